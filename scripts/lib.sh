@@ -4,7 +4,7 @@
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false"
 
 # The modules that users import or install; the others are for the checkout only.
-PUBLIC=(. cmd/zklock zklock/kerberos zklock/otelzklock zklockvet)
+PUBLIC=(. cmd/zklock zklock/kerberos zklock/otelzklock)
 
 say() { printf '== %s\n' "$*"; }
 

@@ -126,6 +126,9 @@ func (c checker) outerContext(do *ast.CallExpr, fn *ast.FuncLit) {
 		if call, ok := n.(*ast.CallExpr); ok && c.isMethod(call, guards) {
 			return false // has a function, and a report, of its own
 		}
+		if _, ok := n.(*ast.DeferStmt); ok {
+			return false // cleans up, perhaps also after a loss
+		}
 		if call, ok := n.(*ast.CallExpr); ok && !c.needsNoLock(call) {
 			for _, arg := range call.Args {
 				if v := c.context(arg); v != nil && (v.Pos() < fn.Pos() || v.Pos() > fn.End()) {
@@ -137,19 +140,27 @@ func (c checker) outerContext(do *ast.CallExpr, fn *ast.FuncLit) {
 	})
 }
 
-// needsNoLock reports whether a context of its own is right for a call: to end something, to ask about the context, or to use
-// the lock itself.
+// endings are what functions are called that may need a context which outlives the lock.
+var endings = []string{"Shutdown", "Close", "Rollback", "Log"}
+
+// needsNoLock reports whether a context of its own may be right for a call: to end something, to ask about the context, to use
+// the lock itself, or because it can't fail and so is hardly work.
 func (c checker) needsNoLock(call *ast.CallExpr) bool {
 	f, ok := typeutil.Callee(c.TypesInfo, call).(*types.Func)
 	if !ok {
 		return false
 	}
+	results := f.Signature().Results()
+	derives := f.Pkg() != nil && f.Pkg().Path() == "context" && strings.HasPrefix(f.Name(), "With")
+	if !derives && (results.Len() == 0 || results.At(results.Len()-1).Type().String() != "error") {
+		return true
+	}
 	pkg := ""
 	if f.Pkg() != nil {
 		pkg = f.Pkg().Path()
 	}
-	return pkg == locks || strings.HasPrefix(pkg, locks+"/") || pkg == module+"/session" || strings.Contains(f.Name(), "Shutdown") ||
-		pkg == "context" && slices.Contains([]string{"Cause", "WithoutCancel", "AfterFunc"}, f.Name()) || pkg == "log/slog"
+	return pkg == locks || strings.HasPrefix(pkg, locks+"/") || pkg == module+"/session" || slices.ContainsFunc(endings, func(s string) bool { return strings.Contains(f.Name(), s) }) ||
+		pkg == "context" && slices.Contains([]string{"Cause", "WithoutCancel", "AfterFunc"}, f.Name())
 }
 
 // lostContext reports that the context of a lock is thrown away, and the one that Lock was called with is used for work.

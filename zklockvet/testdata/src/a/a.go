@@ -11,12 +11,16 @@ import (
 
 func work(ctx context.Context) error { return ctx.Err() }
 
+func note(context.Context) {}
+
 func inside(ctx context.Context, m *zklock.Mutex, s *zklock.Semaphore, j *zklock.Job, srv *http.Server) error {
 	_ = m.Do(ctx, func(held context.Context) error {
 		if ctx.Err() != nil || context.Cause(ctx) != nil { // asks only
 			return work(held)
 		}
 		_ = srv.Shutdown(ctx)
+		defer work(ctx)
+		note(ctx)
 		more, stop := context.WithCancel(ctx) // want `ctx does not end when the lock is lost: use the context that Do gives its function`
 		defer stop()
 		return work(more)
