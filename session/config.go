@@ -58,12 +58,6 @@ type Config struct {
 	// not the default. From 1,024 to 2^31−1; default 1,048,575.
 	JuteMaxBuffer int
 
-	// EphemeralBytes bounds the paths of the session's ephemeral znodes: their lengths, with chroot and sequence number, and
-	// 4 bytes for each. Creates beyond it are refused (ErrNoRoom). It must stay well below 2 × jute.maxbuffer: the
-	// transaction that ends a session lists all these paths, and servers that can't read it are lost (see
-	// ephemerals.go). From 16 KB to 64 MB; default 512 KB, some 6,000 locks, or half of JuteMaxBuffer if that is less.
-	EphemeralBytes int
-
 	// CreateChroot lets CreateAll create a missing chroot. Otherwise that is an error: with a misspelt chroot, locks would
 	// not exclude other clients.
 	CreateChroot bool
@@ -109,10 +103,7 @@ func (c Config) check(connect string) (config, error) {
 		return config{}, configError("session timeout", c.Timeout, "is not between 100ms and 24h")
 	case c.TickTime < 0 || c.TickTime > maxTimeout:
 		return config{}, configError("tick time", c.TickTime, "is not between 0 and 24h")
-	case c.EphemeralBytes != 0 && (c.EphemeralBytes < minEphemeralBytes || c.EphemeralBytes > maxEphemeralBytes):
-		return config{}, configError("room for ephemeral znodes", strconv.Itoa(c.EphemeralBytes), "is not between 16384 and 67108864 bytes")
 	}
-	c.EphemeralBytes = cmp.Or(c.EphemeralBytes, min(defaultEphemeralBytes, c.JuteMaxBuffer/2))
 	c.Auth = slices.Clone(c.Auth)
 	for i, a := range c.Auth {
 		if a.Scheme == "" {

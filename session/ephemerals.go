@@ -17,25 +17,24 @@ import (
 // (Found, or a delete of that path). A znode that another client deleted without our being notified counts until its path is
 // used again or the session ends: the session then refuses too early, not too late.
 
-// Limits of Config.EphemeralBytes. The least has room for any one path; the most exceeds any server's buffers.
-const (
-	defaultEphemeralBytes = 512 << 10
-	minEphemeralBytes     = 16 << 10
-	maxEphemeralBytes     = 64 << 20
+// mostRoom bounds the paths of a session's ephemeral znodes, in bytes: their lengths, with chroot and sequence number, and
+// lengthBytes for each. With a small jute.maxbuffer, half of that is the bound.
+const mostRoom = 512 << 10
 
+const (
 	lengthBytes = 4  // of a path's length in the transaction
 	numberBytes = 11 // of a sequential znode's longest number, -2147483648
 )
 
 // ErrNoRoom matches the error for a create that would bring the paths of the session's ephemeral znodes above
-// Config.EphemeralBytes; nothing was sent. The error is a *RoomError, inside an OpError.
+// 512 KB, or half of Config.JuteMaxBuffer if that is less; nothing was sent. The error is a *RoomError, inside an OpError.
 var ErrNoRoom = errors.New("session: no room for another ephemeral znode")
 
 // RoomError is an ErrNoRoom with its figures, in bytes.
 type RoomError struct {
 	Need  int // for the znodes of this request
 	Used  int // by those that exist or may exist
-	Limit int // Config.EphemeralBytes
+	Limit int // 512 KB, or half of Config.JuteMaxBuffer
 }
 
 func (e *RoomError) Error() string {
@@ -220,7 +219,7 @@ func (e *ephemerals) answered(r *request, err error, made func(i int) string) {
 	e.releaseLocked(r)
 }
 
-// EphemeralBytes returns how much of Config.EphemeralBytes is used: by ephemeral znodes that exist or may exist.
+// EphemeralBytes returns how much of the room for ephemeral znodes is used (ErrNoRoom): by ephemeral znodes that exist or may exist.
 func (s *Session) EphemeralBytes() int {
 	s.ephemerals.mu.Lock()
 	defer s.ephemerals.mu.Unlock()

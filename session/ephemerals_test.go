@@ -21,11 +21,11 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// leastRoom is the smallest room for ephemerals that a session can be given.
+// leastRoom is the room for ephemerals of a cramped session.
 const leastRoom = 16 << 10
 
-// cramped gives a session the smallest room.
-func cramped(c *session.Config) { c.EphemeralBytes = leastRoom }
+// cramped gives a session little room.
+func cramped(c *session.Config) { c.JuteMaxBuffer = 2 * leastRoom }
 
 // listed is what a session's ephemerals take in the transaction that ends it, as the server has them.
 func listed(srv *zktest.Server, id int64) (bytes int) {

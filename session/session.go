@@ -108,7 +108,7 @@ func newSession(cfg config) *Session {
 	s.heartbeat = time.AfterFunc(math.MaxInt64, func() { s.spawn(s.beatOnce) })
 	s.dialer = &dialer{s: s, tried: map[string]error{}}
 	s.watches = newWatches(s)
-	s.ephemerals = newEphemerals(cfg.EphemeralBytes, len(cfg.chroot))
+	s.ephemerals = newEphemerals(min(mostRoom, cfg.JuteMaxBuffer/2), len(cfg.chroot))
 	s.driver = &driver{s: s, started: make(chan struct{})}
 	return s
 }

@@ -57,7 +57,7 @@ func (c *Client) newHold(t ticket, w *waiting, o lockOptions) *Hold {
 		delete(c.use.waits, w)
 		c.use.holds[a] = struct{}{}
 	})
-	h.tellAcquired(AcquiredInfo{a.info, h.Token(), h.Node(), a.since.Sub(w.since), 0})
+	h.tellAcquired(a.info, w.since, 0)
 	a.mu.Lock() // a timer may fire before its field is set
 	if a.limit > 0 {
 		a.maxHold = time.AfterFunc(a.limit, a.expire)
@@ -67,8 +67,10 @@ func (c *Client) newHold(t ticket, w *waiting, o lockOptions) *Hold {
 	return h
 }
 
-// tellAcquired is Client.tellAcquired. If a hook panics, the caller does not get the hold, which is released.
-func (h *Hold) tellAcquired(i AcquiredInfo) {
+// tellAcquired reports the hold of the call i, asked for at began. If a hook panics, the caller does not get the hold, which is
+// released.
+func (h *Hold) tellAcquired(i LockInfo, began time.Time, joined uint64) {
+	i.Token, i.Node, i.Joined, i.Waited = h.Token(), h.Node(), joined, time.Since(began)
 	told := false
 	defer func() {
 		if !told {
@@ -115,7 +117,21 @@ func (a *acquisition) endLost(cause error) {
 func (a *acquisition) afterLoss(cause error) {
 	defer a.c.ends.Done()
 	a.ticket.Lose(cause)
-	a.c.tellLost(LostInfo{a.info, Token(a.ticket.Czxid()), time.Since(a.since), cause})
+	a.c.tellLost(a.after(cause))
+}
+
+// whole returns the call with the hold's token and znode.
+func (a *acquisition) whole() LockInfo {
+	i := a.info
+	i.Token, i.Node = Token(a.ticket.Czxid()), a.ticket.Nodes()[0]
+	return i
+}
+
+// after returns what a hook is told when the hold has ended.
+func (a *acquisition) after(err error) LockInfo {
+	i := a.whole()
+	i.Held, i.Err = time.Since(a.since), err
+	return i
 }
 
 // expire ends an acquisition whose WithMaxHold is over, and then leaves the ticket, also after a loss.
@@ -146,7 +162,7 @@ func (a *acquisition) release(ctx context.Context) error {
 	case errors.Is(err, recipe.ErrTaken):
 		err = fmt.Errorf("%w, and the other places are being given up: %w", ErrNodeDeleted, err)
 	}
-	a.c.tellReleased(ReleasedInfo{a.info, Token(a.ticket.Czxid()), time.Since(a.since), err})
+	a.c.tellReleased(a.after(err))
 	return err
 }
 
@@ -196,29 +212,29 @@ func (a *acquisition) endedLocked() error {
 }
 
 // status returns what Status shows. Not live: it has ended, or is about to.
-func (a *acquisition) status() (_ HeldLock, live bool) {
+func (a *acquisition) status() (i LockInfo, live bool) {
 	a.mu.Lock()
 	n, live := len(a.holds), a.liveLocked()
 	a.mu.Unlock()
-	info := a.info
-	info.Context = nil
-	return HeldLock{info, a.ticket.Nodes()[0], Token(a.ticket.Czxid()), a.since, a.ticket.Session().SafeUntil(), n}, live
+	i = a.whole()
+	i.Context, i.Since, i.SafeUntil, i.Count = nil, a.since, a.ticket.Session().SafeUntil(), n
+	return i, live
 }
 
 // join adds a hold for a Lock of l whose context belongs to the acquisition, which covers l's path dir. Nil, nil: the
 // acquisition has ended, or is about to.
-func (a *acquisition) join(caller context.Context, l *lock, dir string, kind Kind) (*Hold, error) {
+func (a *acquisition) join(caller context.Context, l *lock, dir string, kind string) (*Hold, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case !a.liveLocked():
 		return nil, nil
-	case !a.info.Kind.contender().Shares(kind.contender()): // a separate lock on the same path could never be acquired
+	case !contenderKind(a.info.Kind).Shares(contenderKind(kind)): // a separate lock on the same path could never be acquired
 		return nil, fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, dir, a.info.Kind)
-	case kind == KindMulti && !samePaths(a.info.Paths, l.dirs):
+	case kind == kindMulti && !samePaths(a.info.Paths, l.dirs):
 		return nil, fmt.Errorf("%w: %s", ErrDeadlock, dir)
-	case a.info.Kind.contender() != kind.contender():
-		return nil, fmt.Errorf("%w, as a %s", ErrDeadlock, a.info.Kind.contender())
+	case contenderKind(a.info.Kind) != contenderKind(kind):
+		return nil, fmt.Errorf("%w, as a %s", ErrDeadlock, contenderKind(a.info.Kind))
 	case !l.o.reentrant:
 		return nil, ErrDeadlock
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // Client is a program's access to its locks. It keeps one ZooKeeper session, and opens the next when that has ended. One
-// Client serves a whole program, unless that has more locks than a session has room for (WithEphemeralBytes). Its methods may
+// Client serves a whole program, unless that has more locks than a session has room for (ErrNoRoom). Its methods may
 // be called concurrently.
 type Client struct {
 	connect string
@@ -65,9 +65,7 @@ func Open(connect string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("zklock: dial: %w", err)
 	}
-	if hook := o.hooks.Session; hook != nil {
-		o.session.OnState = func(ch session.Change) { hook(SessionInfo(ch)) }
-	}
+	o.session.OnState = o.hooks.Session
 	c := &Client{connect: connect, opts: o, log: cmp.Or(o.session.Logger, slog.New(slog.DiscardHandler)),
 		use: inUse{waits: map[*waiting]struct{}{}, holds: map[*acquisition]struct{}{}}}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -228,7 +229,7 @@ func TestALockThatIsTooLargeForARequestFailsAlone(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 		defer cancel()
-		_, _, err = c.MultiLock(paths, zklock.WithData(make([]byte, 60<<10))).Lock(ctx)
+		_, _, err = c.MultiLock(paths, zklock.WithOwner(strings.Repeat("x", 60<<10))).Lock(ctx)
 		require.ErrorIs(s, err, zklock.ErrTooLarge)
 
 		require.Equal(s, connects, s.Server.Requests()[zktest.OpConnect], "no connection was lost")

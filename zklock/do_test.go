@@ -193,7 +193,7 @@ func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 				locktest.Simulate(t, func(s *locktest.Sim) {
 					var c *locktest.Client
 					released := make(chan error, 1)
-					c = s.Client(zklock.WithHooks(zklock.Hooks{Released: func(i zklock.ReleasedInfo) { released <- i.Err }}))
+					c = s.Client(zklock.WithHooks(zklock.Hooks{Released: func(i zklock.LockInfo) { released <- i.Err }}))
 					dirs := dirs(s, 2)
 					done := make(chan time.Time, 1)
 					var mend func()

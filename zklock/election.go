@@ -19,8 +19,7 @@ import (
 type Election struct{ lock }
 
 // Election returns the election whose candidates queue below path. It does no I/O; a path or option that can't work is
-// reported by every call on it (ErrPath, ErrInvalid). WithData, WithReentrancy and WithLocalHandoff are refused: the data are
-// the value.
+// reported by every call on it (ErrPath, ErrInvalid). WithReentrancy and WithLocalHandoff are refused.
 func (c *Client) Election(path string, opts ...LockOption) *Election {
 	return &Election{c.newLock(nounElection, opts, path)}
 }
@@ -28,7 +27,7 @@ func (c *Client) Election(path string, opts ...LockOption) *Election {
 // Campaign waits until this candidate leads, with value for others to read. Contract and errors are those of Mutex.Lock.
 // A term ends as a hold ends: see Hold.Context.
 func (e *Election) Campaign(ctx context.Context, value []byte) (context.Context, *Hold, error) {
-	return use(ctx, e).candidate(value).acquire(ctx, "campaign", LockInfo{Kind: KindElection})
+	return use(ctx, e).candidate(value).acquire(ctx, "campaign", LockInfo{Kind: kindElection})
 }
 
 func (l lock) candidate(value []byte) *lock {
@@ -37,7 +36,7 @@ func (l lock) candidate(value []byte) *lock {
 	case len(value) > maxData:
 		l.err = fmt.Errorf("%w: value of %d bytes: is longer than 64 KB", ErrInvalid, len(value))
 	default:
-		l.o.data, l.o.kind = value, KindElection
+		l.o.data, l.o.kind = value, kindElection
 		l.data = l.o.identity().Encode()
 	}
 	return &l
@@ -51,7 +50,7 @@ func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error
 	term.need()
 	c := e.candidate(value)
 	err := c.err
-	if err == nil && (term.a.info.Kind != KindElection || term.a.info.Path != e.path) {
+	if err == nil && (term.a.info.Kind != kindElection || term.a.info.Path != e.path) {
 		err = fmt.Errorf("%w: %v is no term of this election", ErrInvalid, term)
 	}
 	if err == nil {

@@ -64,7 +64,9 @@ var (
 	// ErrTooLarge says that a call's request would be longer than the ensemble takes (WithJuteMaxBuffer), or that the list of
 	// the lock's directory is longer than 32 MB. The same call would fail again; others are not affected.
 	ErrTooLarge = session.ErrTooLarge
-	// ErrNoRoom says that the client's holds and waits fill its session, with the figures: see WithEphemeralBytes.
+	// ErrNoRoom says that the client's holds and waits fill its session: open another Client. The paths of their znodes, with
+	// chroot and number and 4 bytes for each, may take 512 KB (some 6,000 locks), or half of WithJuteMaxBuffer if that is less.
+	// When a session ends, the ensemble writes one transaction that lists them all, and servers that can't read it are lost.
 	ErrNoRoom = session.ErrNoRoom
 	// ErrUnknownOutcome matches the error of a call whose write may or may not have been carried out, because the connection
 	// broke, or ctx or the session ended, before the reply: of Hold.Multi, Proclaim, Resize, admin.Evict, and a Job.

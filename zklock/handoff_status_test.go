@@ -83,11 +83,11 @@ func TestHooksAndStatusOfALocalLine(t *testing.T) {
 		}
 		c := s.Client(zklock.WithHooks(zklock.Hooks{
 			Asked:    func(i zklock.LockInfo) { note("asked") },
-			Queued:   func(i zklock.QueuedInfo) { note("queued %d %t", i.Ahead, strings.HasPrefix(i.Who, "us (")) },
-			Acquired: func(i zklock.AcquiredInfo) { note("acquired after %v", i.Waited) },
-			Released: func(i zklock.ReleasedInfo) { note("released after %v", i.Held) },
-			Failed:   func(i zklock.FailedInfo) { note("failed") },
-			Lost:     func(i zklock.LostInfo) { note("lost %v", i.Cause) },
+			Queued:   func(i zklock.LockInfo) { note("queued %d %t", i.Ahead, strings.HasPrefix(i.Who, "us (")) },
+			Acquired: func(i zklock.LockInfo) { note("acquired after %v", i.Waited) },
+			Released: func(i zklock.LockInfo) { note("released after %v", i.Held) },
+			Failed:   func(i zklock.LockInfo) { note("failed") },
+			Lost:     func(i zklock.LockInfo) { note("lost %v", i.Err) },
 		}))
 		m := c.Mutex("/l", zklock.WithHandoffs(5), zklock.WithOwner("us"))
 		h := s.Lock(m)

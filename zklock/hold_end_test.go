@@ -144,13 +144,13 @@ func endHold(t *testing.T, seed uint64) {
 			in[call]++
 		}
 		e.c = s.Client(zklock.WithHooks(zklock.Hooks{
-			Acquired: func(i zklock.AcquiredInfo) {
+			Acquired: func(i zklock.LockInfo) {
 				if i.Joined == 0 {
 					count(e.began, i.Call)
 				}
 			},
-			Released: func(i zklock.ReleasedInfo) { count(e.ended, i.Call) },
-			Lost:     func(i zklock.LostInfo) { count(e.ended, i.Call) },
+			Released: func(i zklock.LockInfo) { count(e.ended, i.Call) },
+			Lost:     func(i zklock.LockInfo) { count(e.ended, i.Call) },
 		}))
 		s.Server.Inject(zktest.Delay(time.Duration(e.rnd.IntN(5000)) * time.Microsecond))
 		s.Server.Inject(zktest.DelayReply(time.Duration(e.rnd.IntN(5000)) * time.Microsecond))

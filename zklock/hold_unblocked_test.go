@@ -56,12 +56,12 @@ func (u *hookUser) use(event string) {
 func (u *hookUser) hooks() zklock.Hooks {
 	return zklock.Hooks{
 		Asked:    func(zklock.LockInfo) { u.use("asked") },
-		Queued:   func(zklock.QueuedInfo) { u.use("queued") },
-		Acquired: func(zklock.AcquiredInfo) { u.use("acquired") },
-		Failed:   func(zklock.FailedInfo) { u.use("failed") },
-		Released: func(zklock.ReleasedInfo) { u.use("released") },
-		Lost:     func(zklock.LostInfo) { u.use("lost") },
-		Retried:  func(zklock.RetriedInfo) { u.use("retried") },
+		Queued:   func(zklock.LockInfo) { u.use("queued") },
+		Acquired: func(zklock.LockInfo) { u.use("acquired") },
+		Failed:   func(zklock.LockInfo) { u.use("failed") },
+		Released: func(zklock.LockInfo) { u.use("released") },
+		Lost:     func(zklock.LockInfo) { u.use("lost") },
+		Retried:  func(zklock.LockInfo) { u.use("retried") },
 	}
 }
 

@@ -15,11 +15,11 @@ import (
 func TestScenario70_APanicOfAHookLeavesNoPlaceAndNoHold(t *testing.T) {
 	for event, hooks := range map[string]func(oops func()) zklock.Hooks{
 		"asked":    func(oops func()) zklock.Hooks { return zklock.Hooks{Asked: func(zklock.LockInfo) { oops() }} },
-		"queued":   func(oops func()) zklock.Hooks { return zklock.Hooks{Queued: func(zklock.QueuedInfo) { oops() }} },
-		"retried":  func(oops func()) zklock.Hooks { return zklock.Hooks{Retried: func(zklock.RetriedInfo) { oops() }} },
-		"acquired": func(oops func()) zklock.Hooks { return zklock.Hooks{Acquired: func(zklock.AcquiredInfo) { oops() }} },
-		"failed":   func(oops func()) zklock.Hooks { return zklock.Hooks{Failed: func(zklock.FailedInfo) { oops() }} },
-		"released": func(oops func()) zklock.Hooks { return zklock.Hooks{Released: func(zklock.ReleasedInfo) { oops() }} },
+		"queued":   func(oops func()) zklock.Hooks { return zklock.Hooks{Queued: func(zklock.LockInfo) { oops() }} },
+		"retried":  func(oops func()) zklock.Hooks { return zklock.Hooks{Retried: func(zklock.LockInfo) { oops() }} },
+		"acquired": func(oops func()) zklock.Hooks { return zklock.Hooks{Acquired: func(zklock.LockInfo) { oops() }} },
+		"failed":   func(oops func()) zklock.Hooks { return zklock.Hooks{Failed: func(zklock.LockInfo) { oops() }} },
+		"released": func(oops func()) zklock.Hooks { return zklock.Hooks{Released: func(zklock.LockInfo) { oops() }} },
 	} {
 		for _, kind := range anyKinds {
 			t.Run(event+", "+kind.name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestScenario70_APanicOfAHookLeavesNoPlaceAndNoHold(t *testing.T) {
 func TestAPanicOfAHookLeavesTheHoldThatAReentrantCallCountsUp(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		calls := 0
-		c := locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{Acquired: func(zklock.AcquiredInfo) {
+		c := locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{Acquired: func(zklock.LockInfo) {
 			if calls++; calls == 2 {
 				panic("oops")
 			}

@@ -74,40 +74,17 @@ func (ta *journal) forget() {
 }
 
 // callsOf returns the numbers of the calls that were reported.
-func callsOf(t *testing.T, infos []any) (calls []uint64) {
-	t.Helper()
+func callsOf(infos []any) (calls []uint64) {
 	for _, i := range infos {
-		calls = append(calls, lockInfoOf(t, i).Call)
+		calls = append(calls, i.(zklock.LockInfo).Call)
 	}
 	return calls
-}
-
-func lockInfoOf(t *testing.T, info any) zklock.LockInfo {
-	t.Helper()
-	switch i := info.(type) {
-	case zklock.LockInfo:
-		return i
-	case zklock.QueuedInfo:
-		return i.LockInfo
-	case zklock.AcquiredInfo:
-		return i.LockInfo
-	case zklock.FailedInfo:
-		return i.LockInfo
-	case zklock.ReleasedInfo:
-		return i.LockInfo
-	case zklock.LostInfo:
-		return i.LockInfo
-	case zklock.RetriedInfo:
-		return i.LockInfo
-	}
-	require.Failf(t, "not of a lock", "%T", info)
-	return zklock.LockInfo{}
 }
 
 // journalKind is one kind of lock, with its simplest call.
 type journalKind struct {
 	name  string
-	kind  zklock.Kind
+	kind  string
 	lock  func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error)
 	other func(c *zklock.Client) locktest.Acquire // makes lock wait
 }
@@ -155,12 +132,12 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "the request's"))
 				checkAll := func(infos []any) {
 					t.Helper()
-					calls := callsOf(t, infos)
+					calls := callsOf(infos)
 					for i, info := range infos {
 						require.Equal(t, calls[0], calls[i])
-						lock := lockInfoOf(t, info)
+						lock := info.(zklock.LockInfo)
 						require.Equal(t, k.kind, lock.Kind)
-						require.Equal(t, map[zklock.Kind]int{zklock.KindSemaphore: 2}[k.kind], lock.Permits)
+						require.Equal(t, map[string]int{"semaphore": 2}[k.kind], lock.Permits)
 						require.Equal(t, "the request's", lock.Context.Value(key{}))
 						require.NoError(t, lock.Context.Err(), "whatever became of the request")
 					}
@@ -173,7 +150,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				require.NoError(t, h.Unlock())
 				released := ta.told(t, "released")
 				checkAll(append(infos, released...))
-				require.Equal(t, 10*time.Minute, released[0].(zklock.ReleasedInfo).Held)
+				require.Equal(t, 10*time.Minute, released[0].(zklock.LockInfo).Held)
 
 				// Behind another holder, until it gives up.
 				_, theirs, err := k.other(other)(locktest.Soon(t))
@@ -184,9 +161,9 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				infos = ta.told(t, "asked", "queued 1", "queued 1", "failed")
 				checkAll(infos)
-				require.Equal(t, theirs.Node(), infos[1].(zklock.QueuedInfo).Holder)
-				require.NotEmpty(t, infos[2].(zklock.QueuedInfo).Who)
-				require.Equal(t, 2*time.Second, infos[3].(zklock.FailedInfo).Waited)
+				require.Equal(t, theirs.Node(), infos[1].(zklock.LockInfo).Holder)
+				require.NotEmpty(t, infos[2].(zklock.LockInfo).Who)
+				require.Equal(t, 2*time.Second, infos[3].(zklock.LockInfo).Waited)
 
 				// Behind another holder, and then lost.
 				got := make(chan *zklock.Hold, 1)
@@ -203,13 +180,13 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				h, held := <-got
 				require.True(t, held)
 				infos = append(infos, ta.told(t, "acquired")...)
-				require.Equal(t, 2*time.Second, infos[3].(zklock.AcquiredInfo).Waited)
+				require.Equal(t, 2*time.Second, infos[3].(zklock.LockInfo).Waited)
 				cancel()
 				time.Sleep(time.Second)
 				require.NoError(t, srv.Delete(h.Node()))
 				infos = append(infos, ta.told(t, "lost")...)
 				checkAll(infos)
-				require.ErrorIs(t, infos[4].(zklock.LostInfo).Cause, zklock.ErrNodeDeleted)
+				require.ErrorIs(t, infos[4].(zklock.LockInfo).Err, zklock.ErrNodeDeleted)
 			})
 		})
 	}
@@ -220,12 +197,12 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 		ta, c := dialWithJournal(t, srv)
 		m := c.Mutex("/l", zklock.WithReentrancy())
 		outer := locktest.Lock(t, m)
-		first := callsOf(t, ta.told(t, "asked", "acquired"))[0]
+		first := callsOf(ta.told(t, "asked", "acquired"))[0]
 		_, inner, err := m.Lock(outer.Context())
 		require.NoError(t, err)
 		infos := ta.diaryOf("asked", "acquired")
 		require.Len(t, infos, 2)
-		joined := infos[1].(zklock.AcquiredInfo)
+		joined := infos[1].(zklock.LockInfo)
 		require.Greater(t, joined.Call, first)
 		require.Equal(t, first, joined.Joined)
 		require.Equal(t, outer.Token(), joined.Token)
@@ -235,7 +212,7 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 		locktest.Unlock(t, inner)
 		require.Empty(t, ta.diary.read(), "still held")
 		locktest.Unlock(t, outer)
-		require.Equal(t, first, ta.told(t, "released")[0].(zklock.ReleasedInfo).Call)
+		require.Equal(t, first, ta.told(t, "released")[0].(zklock.LockInfo).Call)
 
 		// Without the option it fails, and a hook reports that.
 		plain := c.Mutex("/l")
@@ -244,7 +221,7 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 		_, _, err = plain.Lock(h.Context())
 		require.ErrorIs(t, err, zklock.ErrDeadlock)
 		infos = ta.told(t, "asked", "failed")
-		require.ErrorIs(t, infos[1].(zklock.FailedInfo).Err, zklock.ErrDeadlock)
+		require.ErrorIs(t, infos[1].(zklock.LockInfo).Err, zklock.ErrDeadlock)
 	})
 }
 
@@ -254,9 +231,9 @@ func TestMaxHoldIsToldAsALoss(t *testing.T) {
 		h := locktest.Lock(t, c.Mutex("/l", zklock.WithMaxHold(time.Minute)))
 		ta.told(t, "asked", "acquired")
 		require.ErrorIs(t, locktest.End(h), zklock.ErrMaxHold)
-		lost := ta.told(t, "lost")[0].(zklock.LostInfo)
+		lost := ta.told(t, "lost")[0].(zklock.LockInfo)
 		require.Equal(t, time.Minute, lost.Held)
-		require.ErrorIs(t, lost.Cause, zklock.ErrMaxHold)
+		require.ErrorIs(t, lost.Err, zklock.ErrMaxHold)
 		require.ErrorIs(t, h.Unlock(), zklock.ErrLost)
 		require.Empty(t, ta.diary.read())
 	})
@@ -270,8 +247,8 @@ func TestDoubtAndTheEndOfTheSessionAreTold(t *testing.T) {
 		srv.DropConnections()
 		time.Sleep(5 * time.Second)
 		infos := ta.told(t, "session disconnected", "session connected")
-		require.Equal(t, session.Disconnected, infos[0].(zklock.SessionInfo).State)
-		require.Error(t, infos[0].(zklock.SessionInfo).Err)
+		require.Equal(t, session.Disconnected, infos[0].(session.Change).State)
+		require.Error(t, infos[0].(session.Change).Err)
 		require.NoError(t, h.Err())
 		srv.Leader().Down()
 		require.ErrorIs(t, locktest.End(h), zklock.ErrLeaseOver)
@@ -306,12 +283,12 @@ func (ta *journal) diaryOf(want ...string) []any {
 	return infos
 }
 
-func TestJoinedHooksAreAllTold(t *testing.T) {
+func TestHooksThatAreGivenTogetherAreAllTold(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var first, second diary
 		var asked []uint64
-		c := locktest.Dial(t, srv, zklock.WithHooks(zklock.JoinHooks(first.hooks(), zklock.Hooks{},
-			zklock.Hooks{Asked: func(i zklock.LockInfo) { asked = append(asked, i.Call) }}, second.hooks())))
+		c := locktest.Dial(t, srv, zklock.WithHooks(first.hooks()), zklock.WithHooks(zklock.Hooks{}),
+			zklock.WithHooks(zklock.Hooks{Asked: func(i zklock.LockInfo) { asked = append(asked, i.Call) }}), zklock.WithHooks(second.hooks()))
 		require.Equal(t, []string{"session connected"}, first.read())
 		require.Equal(t, []string{"session connected"}, second.read())
 		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
@@ -319,6 +296,5 @@ func TestJoinedHooksAreAllTold(t *testing.T) {
 		require.Equal(t, want, first.read())
 		require.Equal(t, want, second.read())
 		require.Len(t, asked, 1)
-		require.Equal(t, zklock.Hooks{}, zklock.JoinHooks(), "nothing to tell")
 	})
 }

@@ -24,6 +24,8 @@ type diary struct {
 	mu    sync.Mutex
 	lines []string
 	infos []any
+
+	latest map[string]any // by name
 }
 
 func (d *diary) write(name string, info any) {
@@ -31,6 +33,10 @@ func (d *diary) write(name string, info any) {
 	defer d.mu.Unlock()
 	d.lines = append(d.lines, name)
 	d.infos = append(d.infos, info)
+	if d.latest == nil {
+		d.latest = map[string]any{}
+	}
+	d.latest[name] = info
 }
 
 func (d *diary) read() []string {
@@ -42,27 +48,25 @@ func (d *diary) read() []string {
 	return lines
 }
 
-func lastInfo[T any](d *diary) (info T) {
+// last returns what the last event of that name was told with.
+func (d *diary) last(name string) any {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, i := range d.infos {
-		if i, ok := i.(T); ok {
-			info = i
-		}
-	}
-	return info
+	return d.latest[name]
 }
+
+func (d *diary) lastLock(name string) zklock.LockInfo { return d.last(name).(zklock.LockInfo) }
 
 func (d *diary) hooks() zklock.Hooks {
 	return zklock.Hooks{
-		Session:  func(i zklock.SessionInfo) { d.write("session "+i.State.String(), i) },
+		Session:  func(i session.Change) { d.write("session "+i.State.String(), i) },
 		Asked:    func(i zklock.LockInfo) { d.write("asked", i) },
-		Queued:   func(i zklock.QueuedInfo) { d.write(fmt.Sprintf("queued %d", i.Ahead), i) },
-		Acquired: func(i zklock.AcquiredInfo) { d.write("acquired", i) },
-		Failed:   func(i zklock.FailedInfo) { d.write("failed", i) },
-		Released: func(i zklock.ReleasedInfo) { d.write("released", i) },
-		Lost:     func(i zklock.LostInfo) { d.write("lost", i) },
-		Retried:  func(i zklock.RetriedInfo) { d.write("retried", i) },
+		Queued:   func(i zklock.LockInfo) { d.write(fmt.Sprintf("queued %d", i.Ahead), i) },
+		Acquired: func(i zklock.LockInfo) { d.write("acquired", i) },
+		Failed:   func(i zklock.LockInfo) { d.write("failed", i) },
+		Released: func(i zklock.LockInfo) { d.write("released", i) },
+		Lost:     func(i zklock.LockInfo) { d.write("lost", i) },
+		Retried:  func(i zklock.LockInfo) { d.write("retried", i) },
 	}
 }
 
@@ -73,38 +77,41 @@ func TestHooksAreToldWhatHappensInOrder(t *testing.T) {
 		require.Equal(t, []string{"session connected"}, d.read())
 		s, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
-		require.Equal(t, zklock.SessionInfo{State: session.Connected, ID: s.ID(), Addr: srv.Addr(), Timeout: s.Timeout()}, lastInfo[zklock.SessionInfo](&d))
+		require.Equal(t, session.Change{State: session.Connected, ID: s.ID(), Addr: srv.Addr(), Timeout: s.Timeout()}, d.last("session connected"))
 
 		m := c.Mutex("/l", zklock.WithOwner("me"))
 		info := zklock.LockInfo{Path: "/l", Kind: "mutex", Owner: "me"}
 		h := locktest.Lock(t, m)
 		require.Equal(t, []string{"asked", "acquired"}, d.read())
-		asked := lastInfo[zklock.LockInfo](&d)
+		asked := d.lastLock("asked")
 		require.Positive(t, asked.Call)
 		info.Call, info.Context = asked.Call, asked.Context
 		require.Equal(t, info, asked)
-		require.Equal(t, zklock.AcquiredInfo{LockInfo: info, Token: h.Token(), Node: h.Node()}, lastInfo[zklock.AcquiredInfo](&d))
+		info.Token, info.Node = h.Token(), h.Node()
+		require.Equal(t, info, d.lastLock("acquired"))
 		time.Sleep(time.Minute)
 		locktest.Unlock(t, h)
 		require.Equal(t, []string{"released"}, d.read())
-		require.Equal(t, zklock.ReleasedInfo{LockInfo: info, Token: h.Token(), Held: time.Minute}, lastInfo[zklock.ReleasedInfo](&d))
+		info.Held = time.Minute
+		require.Equal(t, info, d.lastLock("released"))
 
 		theirs := locktest.Lock(t, other.Mutex("/l", zklock.WithOwner("they")))
 		_, _, err = m.TryLock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 		require.Equal(t, []string{"asked", "failed"}, d.read())
-		require.True(t, lastInfo[zklock.FailedInfo](&d).Try)
-		require.Equal(t, err, lastInfo[zklock.FailedInfo](&d).Err)
+		require.True(t, d.lastLock("failed").Try)
+		require.Equal(t, err, d.lastLock("failed").Err)
 		locktest.Unlock(t, theirs)
 
 		h = locktest.Lock(t, m)
 		time.Sleep(time.Second)
 		require.NoError(t, srv.Delete(h.Node()))
 		require.Equal(t, []string{"asked", "acquired", "lost"}, d.read())
-		asked = lastInfo[zklock.LockInfo](&d)
+		asked = d.lastLock("asked")
 		require.Greater(t, asked.Call, info.Call)
-		info.Call, info.Context = asked.Call, asked.Context
-		require.Equal(t, zklock.LostInfo{LockInfo: info, Token: h.Token(), Held: time.Second, Cause: zklock.ErrNodeDeleted}, lastInfo[zklock.LostInfo](&d))
+		info = asked
+		info.Token, info.Node, info.Held, info.Err = h.Token(), h.Node(), time.Second, zklock.ErrNodeDeleted
+		require.Equal(t, info, d.lastLock("lost"))
 		require.ErrorIs(t, h.Unlock(), zklock.ErrLost)
 		require.Empty(t, d.read(), "a lost lock is not released")
 	})
@@ -130,14 +137,14 @@ func TestHooksAreToldOfTheEndOfASessionAndOfWhatIsMadeAgain(t *testing.T) {
 		}
 		// The server may report the deletion of the waiter's znode before it closes the connection: either is a reason to
 		// queue again.
-		again := lastInfo[zklock.RetriedInfo](&d).Err
+		again := d.lastLock("retried").Err
 		require.True(t, errors.Is(again, zklock.ErrSessionExpired) || errors.Is(again, recipe.ErrGone), "%v", again)
 		locktest.Unlock(t, theirs)
 		h := <-got
 		require.Equal(t, []string{"acquired"}, d.read())
 		require.NoError(t, c.Close())
 		require.Subset(t, []string{"lost", "session over"}, d.read(), "in whichever order")
-		require.ErrorIs(t, lastInfo[zklock.LostInfo](&d).Cause, zklock.ErrClosed)
+		require.ErrorIs(t, d.lastLock("lost").Err, zklock.ErrClosed)
 		require.ErrorIs(t, h.Err(), zklock.ErrClosed)
 	})
 }
@@ -154,17 +161,17 @@ func TestHooksMayUseTheLibrary(t *testing.T) {
 			seen <- err
 		}
 		c = locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{
-			Acquired: func(i zklock.AcquiredInfo) {
+			Acquired: func(i zklock.LockInfo) {
 				if i.Path == "/l" {
 					ask("1")
 				}
 			},
-			Released: func(i zklock.ReleasedInfo) {
+			Released: func(i zklock.LockInfo) {
 				if i.Path == "/l" {
 					ask("2")
 				}
 			},
-			Lost: func(i zklock.LostInfo) { ask("3") },
+			Lost: func(i zklock.LockInfo) { ask("3") },
 		}))
 		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
 		require.NoError(t, <-seen)

@@ -93,7 +93,7 @@ func (l *lock) queues(ctx context.Context, call LockInfo) []recipe.Queue {
 	permits, _ := ctx.Value(permitsKey{l.c, l.path}).(int)
 	queues := make([]recipe.Queue, len(l.dirs))
 	for i, dir := range l.dirs {
-		queues[i] = recipe.Queue{Dir: dir, Kind: call.Kind.contender(), Permits: call.Permits, Size: l.size, Held: permits,
+		queues[i] = recipe.Queue{Dir: dir, Kind: contenderKind(call.Kind), Permits: call.Permits, Size: l.size, Held: permits,
 			ACL: l.o.acl, Container: l.o.container, Data: l.data,
 			Describe: contender.Describe, Log: l.c.log}
 	}
@@ -111,7 +111,7 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 		return caller, nil, l.fail(op, l.c.ended(ctx, aboutToQueue(ctx)))
 	}
 	info.Call, info.Path, info.Owner, info.Context = lastCall.Add(1), l.path, l.o.owner, context.WithoutCancel(ctx)
-	if info.Kind == KindMulti {
+	if info.Kind == kindMulti {
 		info.Paths = l.dirs
 	}
 	if l.o.waitSet && l.o.wait == 0 {
@@ -132,7 +132,7 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 	l.c.tellAsked(info)
 	h, err := l.reenter(caller, info.Kind)
 	if h != nil {
-		h.tellAcquired(AcquiredInfo{info, h.Token(), h.Node(), time.Since(began), h.a.info.Call})
+		h.tellAcquired(info, began, h.a.info.Call)
 	} else if err == nil {
 		h, err = l.take(ctx, w)
 		if w.panicked != nil {
@@ -144,7 +144,8 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 	}
 	if err != nil {
 		err = l.fail(op, l.explain(w.explain(ctx, err)))
-		l.c.tellFailed(FailedInfo{info, time.Since(began), err})
+		info.Waited, info.Err = time.Since(began), err
+		l.c.tellFailed(info)
 		return caller, nil, err
 	}
 	return h.work, h, nil
@@ -264,8 +265,8 @@ func (c *Client) unreleased(ctx context.Context, t ticket, err error) {
 // reenter returns a further hold if ctx carries one of the same lock and the lock is reentrant. Otherwise waiting would
 // never end: ErrDeadlock, as for a hold of some of a MultiLock's paths, or of others too. Nil, nil: ctx carries none.
 // Permits of a semaphore are added up instead: see recipe.Size.
-func (l *lock) reenter(ctx context.Context, kind Kind) (*Hold, error) {
-	if kind == KindSemaphore {
+func (l *lock) reenter(ctx context.Context, kind string) (*Hold, error) {
+	if kind == kindSemaphore {
 		return nil, nil
 	}
 	for _, dir := range l.dirs {
@@ -294,6 +295,6 @@ func (l *lock) handoffLock() *handoff.Lock {
 	return &handoff.Lock{Key: handoff.Key{Path: l.path, Rest: sha256.Sum256(rest)},
 		Self: contender.Describe(l.data), Handoffs: o.handoff,
 		Acquire: func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error) {
-			return queuer.obtain(ctx, LockInfo{Kind: KindMutex, Try: try}, c)
+			return queuer.obtain(ctx, LockInfo{Kind: kindMutex, Try: try}, c)
 		}}
 }

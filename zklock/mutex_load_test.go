@@ -23,7 +23,7 @@ func TestABurstOfRequestsIsNoReasonToGiveAConnectionUpThatAnswers(t *testing.T) 
 		for i := range names {
 			require.NoError(s, s.Server.Create(fmt.Sprintf("%s/%064d", dir, i), nil))
 		}
-		c := slowClient(s, 1_000_000, zklock.WithHooks(zklock.Hooks{Session: func(i zklock.SessionInfo) {
+		c := slowClient(s, 1_000_000, zklock.WithHooks(zklock.Hooks{Session: func(i session.Change) {
 			if i.State == session.Disconnected {
 				breaks.Add(1)
 			}

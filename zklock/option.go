@@ -74,16 +74,6 @@ func WithJuteMaxBuffer(bytes int) Option {
 		"jute.maxbuffer %d: is not positive", bytes)}
 }
 
-// WithEphemeralBytes bounds the paths of the ephemeral znodes that one session may have, for holds, waits and the program
-// itself: their lengths, with chroot and number, and 4 bytes for each. When a session ends, the ensemble writes one
-// transaction that lists them all; servers that read one longer than their jute.maxbuffer and its extra are lost for good.
-// So n must stay well below twice the least jute.maxbuffer. A call that has no room is refused (ErrNoRoom): open another
-// Client. From 16 KB to 64 MB; default 512 KB, some 6,000 locks, or half of WithJuteMaxBuffer if that is less.
-func WithEphemeralBytes(n int) Option {
-	return Option{unless(n <= 0, func(o *options) { o.session.EphemeralBytes = n },
-		"room for ephemeral znodes of %d bytes: is not positive", n)}
-}
-
 // WithCreateChroot lets locks make the chroot of the connect string when it is missing. Default: a lock below a chroot
 // that does not exist is ErrInvalid, since the chroot may be misspelt, and the lock would then exclude nobody.
 func WithCreateChroot() Option {
@@ -122,9 +112,9 @@ func WithLogger(log *slog.Logger) Option {
 	return Option{unless(log == nil, func(o *options) { o.session.Logger = log }, "logger: is nil")}
 }
 
-// WithHooks calls h for every event. If the option is given twice the last one counts: see JoinHooks. Default: none.
+// WithHooks calls h for every event. It may be repeated: the hooks are called in that order. Default: none.
 func WithHooks(h Hooks) Option {
-	return Option{func(o *options) error { o.hooks = h; return nil }}
+	return Option{func(o *options) error { o.hooks = o.hooks.and(h); return nil }}
 }
 
 // LockOption configures one lock. Every call on the lock reports an option that can't work, or that its kind can't have
@@ -136,17 +126,17 @@ type lockOptions struct {
 	waitSet              bool
 	reentrant, container bool
 	owner                string
-	data                 []byte
+	data                 []byte // a candidate's value
 	acl                  []zk.ACL
-	handoff              int  // 0: none
-	kind                 Kind // for others who look, where the znode's name does not tell; else ""
+	handoff              int    // 0: none
+	kind                 string // for others who look, where the znode's name does not tell; else ""
 }
 
 func (o *lockOptions) identity() contender.Identity {
-	return contender.Mine(o.owner, o.data, string(o.kind))
+	return contender.Mine(o.owner, o.data, o.kind)
 }
 
-// maxData bounds the bytes of WithData and WithOwner: a znode is no place for documents.
+// maxData bounds the bytes of a candidate's value and WithOwner: a znode is no place for documents.
 const maxData = 64 << 10
 
 // openToAll is the access list of locks without WithACL. It is never changed.
@@ -168,8 +158,6 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 		err = fmt.Errorf("%w: WithReentrancy is not for a %s: each call takes permits of its own", ErrInvalid, noun)
 	case o.reentrant && noun == nounElection:
 		err = fmt.Errorf("%w: WithReentrancy is not for an %s: a candidate leads once", ErrInvalid, noun)
-	case o.data != nil && noun == nounElection:
-		err = fmt.Errorf("%w: WithData is not for an %s: its data are the candidate's value", ErrInvalid, noun)
 	case o.handoff > 0 && noun != nounMutex:
 		err = fmt.Errorf("%w: WithLocalHandoff is for a mutex; this is a %s", ErrInvalid, noun)
 	}
@@ -206,13 +194,6 @@ func WithOwner(name string) LockOption {
 		"owner of %d bytes: is longer than 64 KB", len(name))}
 }
 
-// WithData stores bytes of the program's own in the znode, for other clients to read. At most 64 KB. An Election has its
-// value there instead. Default: none.
-func WithData(data []byte) LockOption {
-	return LockOption{unless(len(data) > maxData, func(o *lockOptions) { o.data = append([]byte{}, data...) },
-		"data of %d bytes: are longer than 64 KB", len(data))}
-}
-
 // WithACL sets the access list of every znode that the lock makes: the contenders' and, where they are missing, the lock's
 // directory and its parents. A directory that exists keeps its own. Default: everybody may do everything.
 //
@@ -236,7 +217,7 @@ func WithContainer() LockOption {
 //
 // Between processes it is fair in turns. Once another process waits, a process hands on at most 100 times more, and for at
 // most a second; then its calls go to the end of the line. Locks of one path share a znode if they agree in WithOwner,
-// WithData, WithACL and WithContainer; others exclude each other through the ensemble as always.
+// WithACL and WithContainer; others exclude each other through the ensemble as always.
 //
 // Holds that follow each other on one znode have the same token, which is harmless: only an Unlock lies between them. After
 // any other end, and after a Multi whose outcome is unknown, the next hold has a greater one. Package internal/handoff has

@@ -104,7 +104,6 @@ var badLockOptions = map[string]struct {
 	"max hold 0":        {zklock.WithMaxHold(0), "max hold 0s: is not positive"},
 	"max hold negative": {zklock.WithMaxHold(-1), "max hold -1ns: is not positive"},
 	"owner too long":    {zklock.WithOwner(strings.Repeat("x", 64<<10+1)), "owner of 65537 bytes"},
-	"data too long":     {zklock.WithData(make([]byte, 64<<10+1)), "data of 65537 bytes"},
 	"no ACL":            {zklock.WithACL(), "ACL: is empty"},
 }
 
@@ -117,13 +116,12 @@ func TestEachKindOfLockTakesOrRefusesEachOption(t *testing.T) {
 		cancel()                      // a call that is not refused ends with it
 		refused := map[string]string{ // by kind
 			"WithReentrancy":   "semaphore election job",
-			"WithData":         "election",
 			"WithLocalHandoff": "rw semaphore multi election job",
 		}
 		for name, opt := range map[string]zklock.LockOption{
 			"WithMaxWait": zklock.WithMaxWait(time.Second), "WithMaxHold": zklock.WithMaxHold(time.Second), "WithOwner": zklock.WithOwner("o"),
 			"WithACL": zklock.WithACL(zk.WorldACL(zk.PermAll)...), "WithContainer": zklock.WithContainer(),
-			"WithReentrancy": zklock.WithReentrancy(), "WithData": zklock.WithData([]byte("d")), "WithLocalHandoff": zklock.WithLocalHandoff(),
+			"WithReentrancy": zklock.WithReentrancy(), "WithLocalHandoff": zklock.WithLocalHandoff(),
 		} {
 			for kind, call := range map[string]locktest.Acquire{
 				"mutex":     c.Mutex("/l", opt).Lock,
@@ -151,16 +149,12 @@ func TestEachKindOfLockTakesOrRefusesEachOption(t *testing.T) {
 func TestTheZnodeTellsWhoHoldsInJSON(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
-		payload := []byte{0, 1, 0xff}
-		m := c.Mutex("/l", zklock.WithOwner("batch \"7\" ü"), zklock.WithData(payload))
-		payload[0] = 9 // it was copied
-		h := locktest.Lock(t, m)
+		h := locktest.Lock(t, c.Mutex("/l", zklock.WithOwner("batch \"7\" ü")))
 		node, _ := srv.Node(h.Node())
 		var id struct {
 			Owner string
 			Host  string
 			PID   int
-			Data  []byte
 		}
 		require.NoError(t, json.Unmarshal(node.Data, &id))
 		host, err := os.Hostname()
@@ -168,13 +162,12 @@ func TestTheZnodeTellsWhoHoldsInJSON(t *testing.T) {
 		require.Equal(t, "batch \"7\" ü", id.Owner)
 		require.Equal(t, host, id.Host)
 		require.Equal(t, os.Getpid(), id.PID)
-		require.Equal(t, []byte{0, 1, 0xff}, id.Data)
 
 		plain := locktest.Lock(t, c.Mutex("/plain"))
 		node, _ = srv.Node(plain.Node())
 		require.NotContains(t, string(node.Data), "owner")
 		require.NotContains(t, string(node.Data), "data")
-		large := locktest.Lock(t, c.Mutex("/large", zklock.WithData(make([]byte, 64<<10)), zklock.WithOwner(strings.Repeat("x", 64<<10))))
+		large := locktest.Lock(t, c.Mutex("/large", zklock.WithOwner(strings.Repeat("x", 64<<10))))
 		require.NoError(t, large.Check(locktest.Soon(t)))
 	})
 }
@@ -185,7 +178,7 @@ func TestAnOwnerThatIsNotPrintableIsEscapedInEveryText(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var said []string
 		a := locktest.Dial(t, srv)
-		b := locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{Queued: func(q zklock.QueuedInfo) { said = append(said, q.Who) }}))
+		b := locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{Queued: func(q zklock.LockInfo) { said = append(said, q.Who) }}))
 		h := locktest.Lock(t, a.Mutex("/l", zklock.WithOwner(owner)))
 		_, _, err := b.Mutex("/l", zklock.WithMaxWait(2*time.Second)).Lock(locktest.Soon(t))
 		require.ErrorContains(t, err, "2nd in line behind "+shown)

@@ -14,12 +14,12 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// leastRoom is the smallest room that a session can be given for ephemerals.
+// leastRoom is the room for ephemerals of a client for whom jute.maxbuffer is 32 KB.
 const leastRoom = 16 << 10
 
 func TestAClientWhoseSessionIsFullRefusesLocksUntilThereIsRoom(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		c := s.Client(zklock.WithEphemeralBytes(leastRoom))
+		c := s.Client(zklock.WithJuteMaxBuffer(2 * leastRoom))
 		long := "/" + strings.Repeat("x", 3900) // there is room for four
 		var holds []*zklock.Hold
 		for i := range 4 {
@@ -35,7 +35,7 @@ func TestAClientWhoseSessionIsFullRefusesLocksUntilThereIsRoom(t *testing.T) {
 		require.Zero(s, time.Since(began), "nothing is waited for")
 		require.NoError(s, holds[0].Check(s.Context()), "the holds stay")
 
-		another := s.Client(zklock.WithEphemeralBytes(leastRoom))
+		another := s.Client(zklock.WithJuteMaxBuffer(2 * leastRoom))
 		s.Unlock(s.Lock(another.Mutex(long)))
 		s.Unlock(holds[2])
 		s.Unlock(s.Lock(c.Mutex(long)))
@@ -47,7 +47,7 @@ func TestAClientWhoseSessionIsFullRefusesLocksUntilThereIsRoom(t *testing.T) {
 func TestAHoldThatIsLostGivesItsRoomBack(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		s.Dir("/l")
-		c := s.Client(zklock.WithEphemeralBytes(leastRoom))
+		c := s.Client(zklock.WithJuteMaxBuffer(2 * leastRoom))
 		unreadable := zklock.WithACL(zk.WorldACL(zk.PermCreate | zk.PermDelete | zk.PermWrite)...)
 		for range 800 { // there is room for some 500
 			h := s.Lock(c.Mutex("/l", unreadable))

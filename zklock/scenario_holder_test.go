@@ -101,9 +101,9 @@ func TestScenario17_AForcedExpiryEndsTheHoldAtOnceWithItsCause(t *testing.T) {
 	for _, held := range []time.Duration{0, time.Second, locktest.LongTime} {
 		t.Run(held.String(), func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
-				var told []zklock.LostInfo
+				var told []zklock.LockInfo
 				dir, b := s.Dir("/locks/a"), s.Client()
-				a := s.Client(zklock.WithHooks(zklock.Hooks{Lost: func(i zklock.LostInfo) { told = append(told, i) }}))
+				a := s.Client(zklock.WithHooks(zklock.Hooks{Lost: func(i zklock.LockInfo) { told = append(told, i) }}))
 				h := s.Lock(a.Mutex(dir))
 				time.Sleep(held)
 				lost := locktest.LossOf(h)
@@ -123,7 +123,7 @@ func TestScenario17_AForcedExpiryEndsTheHoldAtOnceWithItsCause(t *testing.T) {
 				s.Owned(b, s.Lock(b.Mutex(dir)))
 				synctest.Wait()
 				require.Len(s, told, 1)
-				require.ErrorIs(s, told[0].Cause, want)
+				require.ErrorIs(s, told[0].Err, want)
 				require.Equal(s, h.Token(), told[0].Token)
 			})
 		})

@@ -75,9 +75,9 @@ func TestScenario22_AnAdminWhoDeletesTheHoldersNodeEndsTheHoldWithItsOwnCause(t 
 			name := map[bool]string{false: "after ", true: "after a wait and "}[queued] + held.String()
 			t.Run(name, func(t *testing.T) {
 				locktest.Simulate(t, func(s *locktest.Sim) {
-					var told []zklock.LostInfo
+					var told []zklock.LockInfo
 					dir, b := s.Dir("/locks/a"), s.Client()
-					a := s.Client(zklock.WithHooks(zklock.Hooks{Lost: func(i zklock.LostInfo) { told = append(told, i) }}))
+					a := s.Client(zklock.WithHooks(zklock.Hooks{Lost: func(i zklock.LockInfo) { told = append(told, i) }}))
 					var before *zklock.Hold
 					if queued {
 						before = s.Lock(b.Mutex(dir))
@@ -104,7 +104,7 @@ func TestScenario22_AnAdminWhoDeletesTheHoldersNodeEndsTheHoldWithItsOwnCause(t 
 					}
 					synctest.Wait()
 					require.Len(s, told, 1)
-					require.Equal(s, zklock.ErrNodeDeleted, told[0].Cause)
+					require.Equal(s, zklock.ErrNodeDeleted, told[0].Err)
 					require.Equal(s, h.Token(), told[0].Token)
 					s.Unlock(next.Get(s))
 					synctest.Wait()

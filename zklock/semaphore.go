@@ -40,13 +40,13 @@ func checkSize(size int) error {
 // permits, with n, are more than its size; both also when a Resize makes it so while the call waits. Deadlock between callers
 // is not detected: two that each hold one of two permits and want another wait for each other.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (context.Context, *Hold, error) {
-	return use(ctx, s).acquire(ctx, "acquire", LockInfo{Kind: KindSemaphore, Permits: n})
+	return use(ctx, s).acquire(ctx, "acquire", LockInfo{Kind: kindSemaphore, Permits: n})
 }
 
 // TryAcquire returns the hold of n permits if they are free and no contender waits; else ErrBusy, which costs only reads.
 // See Mutex.TryLock.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (context.Context, *Hold, error) {
-	return use(ctx, s).acquire(ctx, "try acquire", LockInfo{Kind: KindSemaphore, Permits: n, Try: true})
+	return use(ctx, s).acquire(ctx, "try acquire", LockInfo{Kind: kindSemaphore, Permits: n, Try: true})
 }
 
 // Do calls fn while it holds n permits: see Mutex.Do.
@@ -66,7 +66,7 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 		return l.fail("resize", err)
 	}
 	return l.withSession(ctx, "resize", func(z *session.Session) error {
-		return l.size.Resize(ctx, z, l.queues(ctx, LockInfo{Kind: KindSemaphore})[0], size)
+		return l.size.Resize(ctx, z, l.queues(ctx, LockInfo{Kind: kindSemaphore})[0], size)
 	})
 }
 
@@ -76,7 +76,7 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 func (s *Semaphore) Size(ctx context.Context) (size, free int, err error) {
 	l := use(ctx, s)
 	err = l.withSession(ctx, "size", func(z *session.Session) (err error) {
-		size, free, err = l.size.Free(ctx, z, l.queues(ctx, LockInfo{Kind: KindSemaphore})[0])
+		size, free, err = l.size.Free(ctx, z, l.queues(ctx, LockInfo{Kind: kindSemaphore})[0])
 		return err
 	})
 	return size, free, err

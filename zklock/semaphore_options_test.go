@@ -43,7 +43,7 @@ func TestAWaiterForPermitsKnowsWhoIsBeforeIt(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
 		var told []int
-		c := s.Client(zklock.WithHooks(zklock.Hooks{Queued: func(i zklock.QueuedInfo) { told = append(told, i.Ahead) }}))
+		c := s.Client(zklock.WithHooks(zklock.Hooks{Queued: func(i zklock.LockInfo) { told = append(told, i.Ahead) }}))
 		one := s.Take(locktest.Permits(s.Client().Semaphore(dir, 2, zklock.WithOwner("one")), 1))
 		two := s.Take(locktest.Permits(s.Client().Semaphore(dir, 2, zklock.WithOwner("two")), 1))
 		head := s.Start(locktest.Permits(s.Client().Semaphore(dir, 2, zklock.WithOwner("three")), 1))

@@ -17,8 +17,8 @@ import (
 // Status is what a Client had at one moment: its session, holds and waits. Package admin has those of other clients.
 type Status struct {
 	Session SessionStatus
-	Holds   []HeldLock   // in the order in which they were asked for
-	Waits   []WaitedLock // likewise
+	Holds   []LockInfo // in the order in which they were asked for
+	Waits   []LockInfo // calls that have not returned yet, likewise
 }
 
 // SessionStatus is a ZooKeeper session as this process knows it.
@@ -32,28 +32,8 @@ type SessionStatus struct {
 	// SafeUntil is the instant before which the ensemble can't have ended the session by itself: local clock. It is
 	// confirmed only while something is held, and may be past otherwise.
 	SafeUntil      time.Time
-	EphemeralBytes int   // that the paths of its ephemeral znodes take: see WithEphemeralBytes
+	EphemeralBytes int   // that the paths of its ephemeral znodes take, of 512 KB: see ErrNoRoom
 	Err            error // why the session is Over: then the next one is being opened, unless it matches ErrClosed
-}
-
-// HeldLock is a lock that is held.
-type HeldLock struct {
-	LockInfo            // of the call that got it; Context is nil
-	Node      string    // its znode; of a MultiLock's, the first path's
-	Token     Token     //
-	Since     time.Time // when it was acquired
-	SafeUntil time.Time // as Hold.SafeUntil
-	Count     int       // holds of it that have not been released: more than one with WithReentrancy
-}
-
-// WaitedLock is a call that has not returned yet.
-type WaitedLock struct {
-	LockInfo           // Context is nil
-	Since    time.Time // when it was asked for
-	// Ahead is how many contenders are in its way, as last seen: 0 before it has queued, and after the last of them has
-	// gone. Holder and Who name the first of them, as in QueuedInfo.
-	Ahead       int
-	Holder, Who string
 }
 
 // Status returns what the Client has, without asking the ensemble: it never blocks, and may be called after Close, and by
@@ -64,16 +44,18 @@ func (c *Client) Status() Status {
 	st := Status{Session: c.SessionStatus()}
 	waits, acquisitions := c.use.all()
 	for _, w := range waits {
-		w.info.Context = nil
-		st.Waits = append(st.Waits, WaitedLock{w.info, w.since, w.line.Ahead, w.line.Holder, w.line.Who})
+		i := w.queued()
+		i.Context, i.Since = nil, w.since
+		st.Waits = append(st.Waits, i)
 	}
 	for _, a := range acquisitions {
 		if h, ok := a.status(); ok {
 			st.Holds = append(st.Holds, h)
 		}
 	}
-	slices.SortFunc(st.Waits, func(a, b WaitedLock) int { return cmp.Compare(a.Call, b.Call) })
-	slices.SortFunc(st.Holds, func(a, b HeldLock) int { return cmp.Compare(a.Call, b.Call) })
+	byCall := func(a, b LockInfo) int { return cmp.Compare(a.Call, b.Call) }
+	slices.SortFunc(st.Waits, byCall)
+	slices.SortFunc(st.Holds, byCall)
 	return st
 }
 
@@ -103,6 +85,13 @@ type waiting struct {
 	why      error // the last time
 }
 
+// queued returns the call with its place in line.
+func (w *waiting) queued() LockInfo {
+	i := w.info
+	i.Ahead, i.Holder, i.Who = w.line.Ahead, w.line.Holder, w.line.Who
+	return i
+}
+
 // endOnPanic is deferred by what calls a hook while the call waits. A panic must not unwind the stack of a call that has a
 // place in line: it ends the wait, and acquire goes on with it.
 func (w *waiting) endOnPanic() {
@@ -116,13 +105,15 @@ func (w *waiting) endOnPanic() {
 func (w *waiting) Queued(l recipe.Line) {
 	w.c.use.update(func() { w.line = l })
 	defer w.endOnPanic()
-	w.c.tellQueued(QueuedInfo{w.info, l.Ahead, l.Holder, l.Who})
+	w.c.tellQueued(w.queued())
 }
 
 func (w *waiting) Retried(cause error) {
 	w.c.use.update(func() { w.line, w.retries, w.why = recipe.Line{}, w.retries+1, cause })
 	defer w.endOnPanic()
-	w.c.tellRetried(RetriedInfo{w.info, cause})
+	i := w.info
+	i.Err = cause
+	w.c.tellRetried(i)
 }
 
 // explain adds to the error of a call whose ctx has ended, and that is not in line, why it had to begin again: the ensemble may

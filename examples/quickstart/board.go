@@ -33,13 +33,13 @@ func newBoard(out io.Writer) *board {
 // held for the printing of a line only.
 func (b *board) hooks(w *worker) zklock.Hooks {
 	return zklock.Hooks{
-		Queued: func(i zklock.QueuedInfo) {
+		Queued: func(i zklock.LockInfo) {
 			b.say(w.name, "waits: number %d in line, %s has the lock", i.Ahead+1, w.owner(i))
 		},
-		Acquired: func(i zklock.AcquiredInfo) { b.acquired(w.name) },
-		Lost: func(i zklock.LostInfo) {
-			if errors.Is(i.Cause, zklock.ErrLost) { // else the client was closed, after Ctrl-C
-				b.lostBy(w.name, i.Cause)
+		Acquired: func(i zklock.LockInfo) { b.acquired(w.name) },
+		Lost: func(i zklock.LockInfo) {
+			if errors.Is(i.Err, zklock.ErrLost) { // else the client was closed, after Ctrl-C
+				b.lostBy(w.name, i.Err)
 			}
 		},
 	}
@@ -47,7 +47,7 @@ func (b *board) hooks(w *worker) zklock.Hooks {
 
 // owner returns the name of the holder. It is in the data of its znode: JSON, with the owner that WithOwner set. A holder that
 // has just released the lock has no znode any more.
-func (w *worker) owner(i zklock.QueuedInfo) string {
+func (w *worker) owner(i zklock.LockInfo) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	s, err := w.client.Session(ctx)

@@ -141,8 +141,6 @@ func TestEveryUnsafeSettingIsFound(t *testing.T) {
 			doctor.Warning, "minSessionTimeout of 1s is below two ticks of 2s"},
 		"small packets": {[]zktest.Option{zktest.WithJuteMaxBuffer(1 << 16)}, doctor.Config{},
 			doctor.Danger, "takes no request of 1048575 bytes"},
-		"room for ephemerals": {nil, doctor.Config{Client: []zklock.Option{zklock.WithEphemeralBytes(4 << 20)}},
-			doctor.Danger, "may be a transaction that servers can't read"},
 		"the release": {[]zktest.Option{zktest.WithVersion(zktest.Version38)}, doctor.Config{},
 			doctor.Note, "docs/servers.md lists the releases that can lose data"},
 		"another timeout": {nil, doctor.Config{Client: []zklock.Option{zklock.WithSessionTimeout(time.Minute)}},

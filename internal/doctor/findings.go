@@ -64,9 +64,6 @@ func (x *examination) ofServer(v *Server) (found []Finding) {
 	if !v.Packet {
 		say(Danger, "takes no request of %d bytes: its jute.maxbuffer is smaller. Give WithJuteMaxBuffer its value, or long requests cost the connection again and again", x.packet())
 	}
-	if room := x.session.EphemeralBytes; room > x.packet() {
-		say(Danger, "WithEphemeralBytes is %d, above the packet limit of %d: the end of one session may be a transaction that servers can't read, and stop at for good", room, x.packet())
-	}
 	for _, what := range v.Unknown {
 		say(Note, "can't tell %s", what)
 	}

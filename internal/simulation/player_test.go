@@ -130,7 +130,7 @@ func (m missed) Handle(_ context.Context, r slog.Record) error {
 }
 
 // session is the client's hook: it notes the client's sessions.
-func (p *player) session(info zklock.SessionInfo) {
+func (p *player) session(info session.Change) {
 	if info.State == session.Connected {
 		p.w.oracle.mu.Lock()
 		p.w.oracle.names[info.ID] = p.name

@@ -36,7 +36,7 @@ func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
 		require.Equal(s, 1, found.Locks[0].Waiting)
 		require.Len(s, found.Locks[0].Contenders, 1, "one that holds")
 		require.Equal(s, "me", found.Locks[0].Contenders[0].Owner)
-		require.Equal(s, zklock.KindSemaphore, found.Locks[1].Kind)
+		require.Equal(s, "semaphore", found.Locks[1].Kind)
 		require.Equal(s, 3, found.Locks[1].Permits)
 		require.False(s, found.Cut)
 		require.Zero(s, found.Hidden)

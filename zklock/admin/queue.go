@@ -19,7 +19,7 @@ import (
 // escape them before you show them in a terminal or on a page.
 type Contender struct {
 	Node    string       // its znode
-	Kind    zklock.Kind  // KindMutex, KindRead, KindWrite, KindSemaphore, or KindElection if its data were read and say so
+	Kind    string       // "mutex", "read", "write", "semaphore", or "election" if its data were read and say so
 	Holds   bool         // it holds; else it waits
 	Permits int          // of a semaphore's contender, else 0
 	Token   zklock.Token // what Hold.Token returns, once it holds
@@ -28,12 +28,12 @@ type Contender struct {
 	Owner   string       // WithOwner; for other libraries' clients their text
 	Host    string
 	PID     int
-	Data    []byte // WithData; for other libraries' clients all of it; nil when it was too long to be read
+	Data    []byte // a candidate's value; for other libraries' clients all of it; nil when it was too long to be read
 	Size    int    // of all the data of its znode, in bytes, read or not
 }
 
 // kindOf is the kind that a contender's name tells.
-var kindOf = [...]zklock.Kind{recipe.Lock: zklock.KindMutex, recipe.Read: zklock.KindRead, recipe.Write: zklock.KindWrite, recipe.Permits: zklock.KindSemaphore}
+var kindOf = [...]string{recipe.Lock: "mutex", recipe.Read: "read", recipe.Write: "write", recipe.Permits: "semaphore"}
 
 func newContender(dir, name string, n session.Node, holds bool) Contender {
 	parsed, _ := recipe.Parse(name)
@@ -47,8 +47,8 @@ func newContender(dir, name string, n session.Node, holds bool) Contender {
 	}
 	id := contender.Parse(n.Data)
 	k.Owner, k.Host, k.PID, k.Data = id.Owner, id.Host, id.PID, id.Data
-	if id.Kind == contender.Election && k.Kind == zklock.KindMutex {
-		k.Kind = zklock.KindElection
+	if id.Kind == contender.Election && k.Kind == "mutex" {
+		k.Kind = "election"
 	}
 	return k
 }
@@ -56,7 +56,7 @@ func newContender(dir, name string, n session.Node, holds bool) Contender {
 // Line is a lock's line, or a part of it, and how many are in line in all.
 type Line struct {
 	Path       string
-	Kind       zklock.Kind // of the first in line, KindElection only if that is in Contenders; "" when nobody is in line
+	Kind       string      // of the first in line, "election" only if that is in Contenders; "" when nobody is in line
 	Permits    int         // of a semaphore: its size at the ensemble, 0 when that may not be read; else 0
 	Holding    int         // how many hold
 	Waiting    int         // how many wait

@@ -20,7 +20,7 @@ import (
 
 // MetricsHandler returns a handler that shows what happens to a program's locks in the text format of Prometheus, and the
 // hooks that count it: give those to zklock.Dial, by zklock.WithHooks, before the handler can show anything. They may serve
-// several Clients, and stand beside others (zklock.JoinHooks).
+// several Clients, and stand beside others.
 //
 // The metrics are those of package otelzklock, under the names that OpenTelemetry's exporter for Prometheus gives them, so
 // that one dashboard serves both: docs/monitoring has one, and alert rules.
@@ -68,7 +68,7 @@ type call struct {
 // labels are those of one series; "" for one that it has not. All values are from fixed lists.
 type labels struct{ kind, end, errorType, state string }
 
-func kindOf(i zklock.LockInfo) labels { return labels{kind: string(i.Kind)} }
+func kindOf(i zklock.LockInfo) labels { return labels{kind: i.Kind} }
 
 func (m *metrics) asked(i zklock.LockInfo) {
 	m.mu.Lock()
@@ -82,41 +82,41 @@ func (m *metrics) begin(i zklock.LockInfo, holds bool) {
 	m.calls[i.Call] = call{kindOf(i), time.Now(), holds}
 }
 
-func (m *metrics) acquired(i zklock.AcquiredInfo) {
+func (m *metrics) acquired(i zklock.LockInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	observe(m.waited, kindOf(i.LockInfo), i.Waited.Seconds())
+	observe(m.waited, kindOf(i), i.Waited.Seconds())
 	if i.Joined == 0 {
-		m.begin(i.LockInfo, true)
+		m.begin(i, true)
 	} else { // the hold is another call's
 		delete(m.calls, i.Call)
 	}
 }
 
-func (m *metrics) failed(i zklock.FailedInfo) {
+func (m *metrics) failed(i zklock.LockInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.calls, i.Call)
-	k := kindOf(i.LockInfo)
+	k := kindOf(i)
 	k.errorType = errtype.Of(i.Err)
 	observe(m.waited, k, i.Waited.Seconds())
 }
 
-func (m *metrics) released(i zklock.ReleasedInfo) {
+func (m *metrics) released(i zklock.LockInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.calls, i.Call)
-	k := kindOf(i.LockInfo)
+	k := kindOf(i)
 	k.end = "released"
 	observe(m.held, k, i.Held.Seconds())
 }
 
-func (m *metrics) lost(i zklock.LostInfo) {
+func (m *metrics) lost(i zklock.LockInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.calls, i.Call)
-	k := kindOf(i.LockInfo)
-	if k.errorType = errtype.Of(i.Cause); k.errorType == errtype.Closed { // by the program itself
+	k := kindOf(i)
+	if k.errorType = errtype.Of(i.Err); k.errorType == errtype.Closed { // by the program itself
 		k.end = "closed"
 	} else {
 		m.losses[k]++
@@ -125,15 +125,15 @@ func (m *metrics) lost(i zklock.LostInfo) {
 	observe(m.held, k, i.Held.Seconds())
 }
 
-func (m *metrics) retried(i zklock.RetriedInfo) {
+func (m *metrics) retried(i zklock.LockInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k := kindOf(i.LockInfo)
+	k := kindOf(i)
 	k.errorType = errtype.Of(i.Err)
 	m.retries[k]++
 }
 
-func (m *metrics) session(i zklock.SessionInfo) {
+func (m *metrics) session(i session.Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := labels{state: i.State.String()}

@@ -93,7 +93,7 @@ func waitAside(t *testing.T, c *zklock.Client, path string, opts ...zklock.LockO
 func TestStatusAsJSON(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
-		hold := locktest.Lock(t, c.Mutex("/locks/a", zklock.WithOwner("me"), zklock.WithData([]byte("job 42"))))
+		hold := locktest.Lock(t, c.Mutex("/locks/a", zklock.WithOwner("me")))
 		theirs := locktest.Lock(t, other.Mutex("/locks/b", zklock.WithOwner("they")))
 		waitAside(t, c, "/locks/b")
 		time.Sleep(time.Second)
@@ -131,8 +131,10 @@ func TestStatusAsJSON(t *testing.T) {
 		require.Equal(t, int64(theirs.Token()), s.Queue.Line[0].Token)
 		require.Equal(t, 2, s.Queue.Line[1].Position)
 		require.False(t, s.Queue.Line[1].Holds)
-		_, s = seeJSON(t, h, "/debug/locks?path=/locks/a")
-		require.Equal(t, []byte("job 42"), s.Queue.Line[0].Data)
+		_, _, err := other.Election("/leader").Campaign(locktest.Soon(t), []byte("10.0.0.7:80"))
+		require.NoError(t, err)
+		_, s = seeJSON(t, h, "/debug/locks?path=/leader")
+		require.Equal(t, []byte("10.0.0.7:80"), s.Queue.Line[0].Data)
 		answer, s = seeJSON(t, h, "/debug/locks?path=/locks/nobody")
 		require.Equal(t, http.StatusOK, answer.StatusCode)
 		require.Empty(t, s.Queue.Line)

@@ -72,16 +72,16 @@ func viewOf(st zklock.Status, now time.Time) view {
 		v.Session.Error = s.Err.Error()
 	}
 	for _, h := range st.Holds[:min(len(st.Holds), maxRows)] {
-		v.Holds = append(v.Holds, holdView{lockOf(h.LockInfo), h.Node, int64(h.Token), h.Since, h.SafeUntil, h.Count})
+		v.Holds = append(v.Holds, holdView{lockOf(h), h.Node, int64(h.Token), h.Since, h.SafeUntil, h.Count})
 	}
 	for _, w := range st.Waits[:min(len(st.Waits), maxRows)] {
-		v.Waits = append(v.Waits, waitView{lockOf(w.LockInfo), w.Since, w.Ahead, w.Holder, w.Who})
+		v.Waits = append(v.Waits, waitView{lockOf(w), w.Since, w.Ahead, w.Holder, w.Who})
 	}
 	return v
 }
 
 func lockOf(i zklock.LockInfo) lockView {
-	return lockView{Call: i.Call, Kind: string(i.Kind), Path: i.Path, Paths: i.Paths, Permits: i.Permits, Owner: i.Owner}
+	return lockView{Call: i.Call, Kind: i.Kind, Path: i.Path, Paths: i.Paths, Permits: i.Permits, Owner: i.Owner}
 }
 
 func hex(id int64) string { return fmt.Sprintf("%#x", uint64(id)) }

@@ -16,8 +16,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Hooks returns hooks that record what they are told. They may serve several Clients, and stand beside others:
-// zklock.JoinHooks. Instruments that the provider refuses are told to OpenTelemetry's error handler, and left out.
+// Hooks returns hooks that record what they are told. They may serve several Clients, and stand beside others.
+// Instruments that the provider refuses are told to OpenTelemetry's error handler, and left out.
 func Hooks(opts ...Option) zklock.Hooks {
 	c := newConfig(opts)
 	p := &present{calls: map[uint64]since{}}
@@ -85,8 +85,8 @@ func (r *recorder) on(number uint64, last bool, fn func(k *call)) {
 }
 
 func (r *recorder) asked(i zklock.LockInfo) {
-	k := &call{kind: string(i.Kind), attrs: r.attributes(i)}
-	k.ctx, k.span = r.tracer.Start(i.Context, "lock "+string(i.Kind), trace.WithSpanKind(trace.SpanKindClient),
+	k := &call{kind: i.Kind, attrs: r.attributes(i)}
+	k.ctx, k.span = r.tracer.Start(i.Context, "lock "+i.Kind, trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(lockAttributes(i)...))
 	r.mu.Lock()
 	r.calls[i.Call] = k
@@ -95,7 +95,7 @@ func (r *recorder) asked(i zklock.LockInfo) {
 	r.metrics.waits.Add(k.ctx, 1, k.with())
 }
 
-func (r *recorder) queued(i zklock.QueuedInfo) {
+func (r *recorder) queued(i zklock.LockInfo) {
 	r.on(i.Call, false, func(k *call) {
 		attrs := []attribute.KeyValue{aheadKey.Int(i.Ahead), holderKey.String(i.Holder)}
 		if i.Who != "" {
@@ -105,7 +105,7 @@ func (r *recorder) queued(i zklock.QueuedInfo) {
 	})
 }
 
-func (r *recorder) retried(i zklock.RetriedInfo) {
+func (r *recorder) retried(i zklock.LockInfo) {
 	r.on(i.Call, false, func(k *call) {
 		kind := errorTypeKey.String(errtype.Of(i.Err))
 		k.span.AddEvent("retried", trace.WithAttributes(kind, messageKey.String(i.Err.Error())))
@@ -113,7 +113,7 @@ func (r *recorder) retried(i zklock.RetriedInfo) {
 	})
 }
 
-func (r *recorder) acquired(i zklock.AcquiredInfo) {
+func (r *recorder) acquired(i zklock.LockInfo) {
 	joined := i.Joined != 0 // the hold is another call's
 	r.on(i.Call, joined, func(k *call) {
 		r.metrics.waits.Add(k.ctx, -1, k.with())
@@ -131,13 +131,13 @@ func (r *recorder) acquired(i zklock.AcquiredInfo) {
 		r.present.begin(i.Call, k.set(), true)
 		k.span = noop.Span{}
 		if r.holds {
-			_, k.span = r.tracer.Start(i.Context, "hold "+string(i.Kind), trace.WithSpanKind(trace.SpanKindInternal),
-				trace.WithAttributes(append(lockAttributes(i.LockInfo), ofHold...)...))
+			_, k.span = r.tracer.Start(i.Context, "hold "+i.Kind, trace.WithSpanKind(trace.SpanKindInternal),
+				trace.WithAttributes(append(lockAttributes(i), ofHold...)...))
 		}
 	})
 }
 
-func (r *recorder) failed(i zklock.FailedInfo) {
+func (r *recorder) failed(i zklock.LockInfo) {
 	r.on(i.Call, true, func(k *call) {
 		kind := errtype.Of(i.Err)
 		r.metrics.waits.Add(k.ctx, -1, k.with())
@@ -150,7 +150,7 @@ func (r *recorder) failed(i zklock.FailedInfo) {
 	})
 }
 
-func (r *recorder) released(i zklock.ReleasedInfo) {
+func (r *recorder) released(i zklock.LockInfo) {
 	r.on(i.Call, true, func(k *call) {
 		r.metrics.holds.Add(k.ctx, -1, k.with())
 		r.metrics.held.Record(k.ctx, i.Held.Seconds(), k.with(endKey.String("released")))
@@ -162,14 +162,14 @@ func (r *recorder) released(i zklock.ReleasedInfo) {
 	})
 }
 
-func (r *recorder) lost(i zklock.LostInfo) {
+func (r *recorder) lost(i zklock.LockInfo) {
 	r.on(i.Call, true, func(k *call) {
-		kind, end := errtype.Of(i.Cause), "lost"
+		kind, end := errtype.Of(i.Err), "lost"
 		if kind == errtype.Closed { // by the program itself
 			end = "closed"
 		} else {
 			r.metrics.losses.Add(k.ctx, 1, k.with(errorTypeKey.String(kind)))
-			k.span.SetStatus(codes.Error, i.Cause.Error())
+			k.span.SetStatus(codes.Error, i.Err.Error())
 		}
 		r.metrics.holds.Add(k.ctx, -1, k.with())
 		r.metrics.held.Record(k.ctx, i.Held.Seconds(), k.with(endKey.String(end), errorTypeKey.String(kind)))
@@ -178,7 +178,7 @@ func (r *recorder) lost(i zklock.LostInfo) {
 	})
 }
 
-func (r *recorder) session(i zklock.SessionInfo) {
+func (r *recorder) session(i session.Change) {
 	ctx := context.Background()
 	attrs := []attribute.KeyValue{stateKey.String(i.State.String())}
 	if i.State == session.Over {

@@ -68,7 +68,7 @@ func openSite(conf SiteConfig) (*site, error) {
 		return nil, err
 	}
 	c, err := zklock.Dial(ctx, conf.Connect, zklock.WithSessionTimeout(conf.Timeout), zklock.WithTickTime(conf.Tick),
-		zklock.WithHooks(zklock.Hooks{Released: func(i zklock.ReleasedInfo) {
+		zklock.WithHooks(zklock.Hooks{Released: func(i zklock.LockInfo) {
 			if answer, ok := i.Context.Value(releaseKey{}).(*error); ok {
 				*answer = i.Err
 			}
