@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/session"
 )
 
 // dirData is what a semaphore's directory has as its data, as JSON: its size. Any other data are not this library's, and are

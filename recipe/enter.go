@@ -10,8 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/trusted"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 )
 
 // Enter takes a place at the end of each of the queues, all or none, and makes missing directories. It does not wait for
@@ -84,7 +83,7 @@ func (t *Ticket) readSizes(ctx context.Context) error {
 
 // lookBeforeEntering lists each directory, and returns ErrBusy when a contender that entered now would not hold.
 func (t *Ticket) lookBeforeEntering(ctx context.Context) error {
-	b := t.s.Grouped(trusted.Caller{})
+	b := t.s.Grouped()
 	lists := t.addLists(b)
 	_ = b.Do(ctx) // each list has its own error
 	for i, e := range t.entries {
@@ -169,7 +168,7 @@ func (t *Ticket) create(ctx context.Context) error {
 	if len(t.entries) == 1 {
 		return t.createOne(ctx, t.entries[0])
 	}
-	b := t.s.Grouped(trusted.Caller{})
+	b := t.s.Grouped()
 	ops := make([]session.Op, len(t.entries))
 	for i, e := range t.entries {
 		ops[i] = e.request()
@@ -193,7 +192,7 @@ func (e *entry) request() session.OpCreate {
 }
 
 func (t *Ticket) createOne(ctx context.Context, e *entry) error {
-	b := t.s.Grouped(trusted.Caller{})
+	b := t.s.Grouped()
 	made := b.Create(e.q.Dir+"/"+e.prefix, e.q.Data, session.EphemeralSequential, e.q.ACL)
 	list := b.List(e.q.Dir)
 	err := b.Do(ctx)
@@ -207,7 +206,7 @@ func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 
 // createWithDir makes the directory and the znode in one transaction: the znode is its only child, and no list is needed.
 func (t *Ticket) createWithDir(ctx context.Context, e *entry) error {
-	b := t.s.Grouped(trusted.Caller{})
+	b := t.s.Grouped()
 	made := b.Multi(e.q.request(e.size), e.request())
 	if err := b.Do(ctx); err != nil {
 		return err
@@ -298,7 +297,7 @@ func (e *entry) find(ctx context.Context) (map[int64]string, error) {
 	}
 	e.listed(seen)
 	create, found := e.q.Dir+"/"+e.prefix, map[int64]string{}
-	counts := e.t.s.ForLocks(trusted.Caller{}) // the session counts its znodes
+	counts := e.t.s // the session counts its znodes
 	counts.Found(create, "", 0)
 	for _, znode := range own {
 		found[znode.Czxid] = znode.Path

@@ -1,6 +1,6 @@
 package recipe
 
-import "github.com/zklock/locker/session"
+import "github.com/zklock/locker/internal/session"
 
 // What the tests of this package use of its unexported code; they have no other access to it.
 

@@ -10,8 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/trusted"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 )
 
 // Guard calls fn, once, when the ticket, which holds, is lost: with ErrGone when another client has deleted one of its
@@ -58,7 +57,7 @@ func (t *Ticket) followLocked(e *entry) {
 // Missing reports that node was found missing. If it is the ticket's, the ticket is lost.
 func (t *Ticket) Missing(node string) {
 	if slices.Contains(t.Nodes(), node) {
-		t.s.ForLocks(trusted.Caller{}).Gone(node) // the session does not count it any more
+		t.s.Gone(node) // the session does not count it any more
 		t.reportLoss(ErrGone)
 	}
 }
@@ -255,7 +254,7 @@ func (e *entry) watched(w *session.Watch, found session.Node) {
 // ownStats returns the Stats of nodes, which are the session's. ErrGone: the znode is gone, or a neighbour's: one who saw
 // ours go before we did, and made another of its name. Any other error: the Stat could not be read.
 func ownStats(ctx context.Context, s *session.Session, nodes []string) []session.Node {
-	found, err := s.StatsOf(ctx, trusted.Caller{}, nodes)
+	found, err := s.StatsOf(ctx, nodes)
 	if err != nil {
 		found = make([]session.Node, len(nodes))
 	}

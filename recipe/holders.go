@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/session"
 )
 
 // InOrder returns the contenders among names, the children of dir that were listed together with stat, in order of arrival.

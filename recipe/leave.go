@@ -8,8 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/trusted"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 )
 
 // Leave gives up the place: it deletes the znodes by their full names, and nothing else; several in one transaction if all
@@ -49,7 +48,7 @@ func (t *Ticket) begin(ctx context.Context) error {
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return session.Ended(ctx, trusted.Caller{}, nil, errors.New("waiting for another release of the lock"))
+			return session.Ended(ctx, nil, errors.New("waiting for another release of the lock"))
 		}
 	}
 }
@@ -120,7 +119,7 @@ func (t *Ticket) remove(ctx context.Context, entries ...*entry) error {
 		}
 		discard(entries...)
 		if transient(err) {
-			err = session.Ended(ctx, trusted.Caller{}, t.s.Err(), err)
+			err = session.Ended(ctx, t.s.Err(), err)
 		}
 		return err
 	}
@@ -133,7 +132,7 @@ func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
 	for _, e := range entries {
 		ops = append(ops, e.releaseOps()...)
 	}
-	b := t.s.Grouped(trusted.Caller{})
+	b := t.s.Grouped()
 	if len(ops) == 1 {
 		b.Delete(entries[0].node, -1)
 	} else {

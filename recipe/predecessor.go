@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 )
 
 // A ticket holds only while its own znodes are known to exist. A waiter watches its own znode, its predecessor and, where

@@ -11,9 +11,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/internal/trusted"
-	"github.com/zklock/locker/session"
 )
 
 // Queue is a directory, and what a contender wants in it.
@@ -50,7 +49,7 @@ func (q *Queue) newPrefix() string {
 // makeDir makes the directory, with the size of a semaphore in its data, and its missing parents.
 func (q *Queue) makeDir(ctx context.Context, s *session.Session, size int) error {
 	r := q.request(size)
-	return q.refused(s.CreateAllGrouped(ctx, trusted.Caller{}, q.Dir, r.Data, r.Mode, q.ACL))
+	return q.refused(s.CreateAllGrouped(ctx, q.Dir, r.Data, r.Mode, q.ACL))
 }
 
 // request returns the create of the directory, for a transaction.

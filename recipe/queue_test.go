@@ -9,9 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 )
 
 func TestPlacesInLineInWords(t *testing.T) {
@@ -31,7 +30,7 @@ func TestTheEndOfAWaitIsFoundInItsError(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	own := errors.New("own reason")
 	cancel(own)
-	err := fmt.Errorf("lock: %w", session.Ended(ctx, trusted.Caller{}, nil, recipe.LineError{Line: recipe.Line{Ahead: 2, Who: "host:7"}}))
+	err := fmt.Errorf("lock: %w", session.Ended(ctx, nil, recipe.LineError{Line: recipe.Line{Ahead: 2, Who: "host:7"}}))
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, own)
 	var line recipe.LineError

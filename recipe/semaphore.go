@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/session"
 )
 
 // A semaphore is a queue whose first contenders hold together, as far as its permits go:

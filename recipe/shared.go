@@ -10,9 +10,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/internal/trusted"
-	"github.com/zklock/locker/session"
 )
 
 // shared is what the calls of one session have in common, for as long as the session lasts.
@@ -24,7 +23,7 @@ type shared struct {
 }
 
 func sharedIn(s *session.Session) *shared {
-	return s.ForLocks(trusted.Caller{}).Attached(func() any {
+	return s.Attached(func() any {
 		return &shared{
 			descriptions: descriptions{s: s, known: map[[sha256.Size]byte]*description{}},
 			sweeper:      sweeper{s: s},

@@ -10,8 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/trusted"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 )
 
 // sweeper deletes what calls of one session have left behind: znodes that no call needs any more, and those of creates
@@ -103,7 +102,7 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (trouble error) {
 	}
 	remove := func(znodes []string) {
 		for some := range slices.Chunk(znodes, atOnce) {
-			b := w.s.Grouped(trusted.Caller{})
+			b := w.s.Grouped()
 			deleted := make([]*session.Result[session.None], len(some))
 			for i, znode := range some {
 				deleted[i] = b.Delete(znode, -1)
@@ -169,7 +168,7 @@ func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp 
 				missing = append(missing, c)
 			}
 			if err == nil {
-				w.s.ForLocks(trusted.Caller{}).Found(create, made.Path, made.Czxid) // the session counts its znodes
+				w.s.Found(create, made.Path, made.Czxid) // the session counts its znodes
 			}
 		}
 	}

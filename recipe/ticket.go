@@ -8,8 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zklock/locker/internal/trusted"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 )
 
 // Ticket is a contender: its place in one queue, or in several at once, with one znode in each, all made in one
@@ -27,9 +26,9 @@ type Ticket struct {
 
 	mu     sync.Mutex // guards what follows, and the entries after Wait; sessions' mutexes are taken inside it
 	life   life
-	keep   trusted.Retention // of the session's lease; nil until Wait has returned nil
-	onLoss func(error)       // Guard's
-	unhook func() bool       // stops the callback for the session's end; nil before Guard
+	keep   *session.Retention // of the session's lease; nil until Wait has returned nil
+	onLoss func(error)        // Guard's
+	unhook func() bool        // stops the callback for the session's end; nil before Guard
 
 	leaving chan struct{} // closed at the end of the Leave that is under way; nil: none is
 

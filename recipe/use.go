@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 )
 
 // Check asks the leader whether the znodes are still the ticket's. Nil: it has answered. Missing reports those that are

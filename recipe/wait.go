@@ -9,9 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/internal/trusted"
-	"github.com/zklock/locker/session"
 )
 
 // WatchAfter is how long a wait or a hold lasts before it is worth further reads: a waiter reads who holds, for messages; a
@@ -61,7 +60,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 
 // hold makes a ticket that is first in every queue hold: it retains the session.
 func (t *Ticket) hold(ctx context.Context) error {
-	keep, err := t.s.ForLocks(trusted.Caller{}).Retain(ctx, t.Nodes()...)
+	keep, err := t.s.Retain(ctx, t.Nodes()...)
 	if errors.Is(err, zk.ErrNoNode) {
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	}
@@ -313,7 +312,7 @@ func (e *entry) explain(ctx context.Context, err error) error {
 	case err == nil || !errors.Is(err, ctx.Err()) || e.line.Ahead == 0:
 		return err // if it waited for anything but its turn, err says so
 	case err == ctx.Err(): //nolint:errorlint // bare: there is nothing more in it
-		return session.Ended(ctx, trusted.Caller{}, nil, LineError{e.line})
+		return session.Ended(ctx, nil, LineError{e.line})
 	}
 	return fmt.Errorf("%w, %w", err, LineError{e.line})
 }

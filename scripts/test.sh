@@ -25,9 +25,9 @@ TestStoppedHolderFindsItsContextEndedAndItsWritesRefused|TestTurnsGoOnWhenLeader
 TestScriptsAreAnsweredAsByARealServer|TestRandomProgramsAreAnsweredAsByARealServer
 TestARealServerTakesThePathsThatWeTake|TestAStoppedRealServerKillsTheGroupInTime'
 
-packages=(./zklock ./session/... ./recipe/... ./zklock/... ./zktest/... ./cmd/zklock ./zklockvet ./examples/quickstart
+packages=(./zklock ./internal/session/... ./recipe/... ./zklock/... ./zktest/... ./cmd/zklock ./zklockvet ./examples/quickstart
 	./internal/layout ./internal/handoff ./internal/doctor ./internal/locktest ./internal/text)
-raced=(./zklock ./session ./recipe)
+raced=(./zklock ./internal/session ./recipe)
 
 # go_test runs tests on the in-process server. They wait for much of their time, so more run at once than there are
 # processors.
@@ -72,7 +72,7 @@ simulation() { go test -vet=off -timeout 10m ${TESTFLAGS:-} ./internal/simulatio
 real() {
 	# shellcheck disable=SC2086 # TESTFLAGS are several words
 	ZKTEST_SEEDS=100 go test -vet=off -timeout 10m ${TESTFLAGS:-} -run "^($(tr '\n' '|' <<<"$real" | sed 's/|$//'))\$" \
-		./zklock ./zktest ./session ./cmd/zklock
+		./zklock ./zktest ./internal/session ./cmd/zklock
 }
 
 vet_others() {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/handoff"
+	zksession "github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -84,13 +84,13 @@ func Open(connect string, opts ...Option) (*Client, error) {
 // established waits for a session, and logs as Dial says.
 func (c *Client) established(ctx context.Context) error {
 	if _, timed := ctx.Deadline(); timed {
-		_, err := c.Session(ctx)
+		_, err := c.await(ctx)
 		return err
 	}
 	log := cmp.Or(c.opts.session.Logger, slog.Default())
 	for d := 5 * time.Second; ; d = time.Minute {
 		bounded, cancel := context.WithTimeout(ctx, d)
-		_, err := c.Session(bounded)
+		_, err := c.await(bounded)
 		late := err != nil && errors.Is(err, bounded.Err()) && ctx.Err() == nil
 		cancel()
 		if !late {
@@ -115,9 +115,9 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// ended is session.Ended for the end of ctx, or else of the Client.
+// ended is zksession.Ended for the end of ctx, or else of the Client.
 func (c *Client) ended(ctx context.Context, what error) error {
-	return session.Ended(ctx, trusted.Caller{}, context.Cause(c.ctx), what)
+	return zksession.Ended(ctx, context.Cause(c.ctx), what)
 }
 
 // countEnd has Close wait for one more call of ends.Done. False: Close came first.
@@ -143,13 +143,19 @@ func (c *Client) spawn(fn func()) bool {
 }
 
 // Session returns the current session, for the program's own reads and writes beside its locks; it waits for one as long as
-// ctx lasts. When it ends the Client opens another: ask again, don't keep it, and don't close it. ErrClosed: the Client was
-// closed.
-func (c *Client) Session(ctx context.Context) (*session.Session, error) {
+// ctx lasts. When it ends the Client opens another: ask again, and don't keep it. ErrClosed: the Client was closed.
+func (c *Client) Session(ctx context.Context) (session.Session, error) {
 	c.need()
 	needContext(ctx)
-	return c.await(ctx)
+	s, err := c.await(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return ownZnodes{s}, nil
 }
+
+// ownZnodes is a session without what its locks rely on.
+type ownZnodes struct{ session.Session }
 
 // String returns the connect string, which has no credentials, and the state of the session.
 func (c *Client) String() string {

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -47,7 +48,7 @@ func TestDialWithCredentialsThatAreRefused(t *testing.T) {
 func TestTheClientsSessionIsForTheProgramsOwnReadsAndWrites(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
-		s, err := c.Session(locktest.Soon(t))
+		s, err := unsealed.Session(locktest.Soon(t), c)
 		require.NoError(t, err)
 		h := locktest.Lock(t, c.Mutex("/l"))
 		node, there := srv.Node(h.Node())
@@ -66,17 +67,17 @@ func TestTheClientsSessionIsForTheProgramsOwnReadsAndWrites(t *testing.T) {
 func TestSessionWaitsAsLongAsItsContextLasts(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
-		s, err := c.Session(locktest.Soon(t))
+		s, err := unsealed.Session(locktest.Soon(t), c)
 		require.NoError(t, err)
 		srv.Leader().Down()
 		require.NoError(t, srv.Expire(s.ID()))
 		<-s.Done()
 		start := time.Now()
-		_, err = c.Session(locktest.Within(t, 5*time.Second))
+		_, err = unsealed.Session(locktest.Within(t, 5*time.Second), c)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 5*time.Second, time.Since(start))
 		srv.Leader().Up()
-		_, err = c.Session(locktest.Within(t, 5*time.Second))
+		_, err = unsealed.Session(locktest.Within(t, 5*time.Second), c)
 		require.NoError(t, err)
 	})
 }

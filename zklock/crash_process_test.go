@@ -17,7 +17,8 @@ import (
 
 	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -65,7 +66,7 @@ func crashKill(next *zklock.Client, path string, holder *crashChild) (time.Durat
 	var call sync.WaitGroup
 	call.Go(func() { _, hold, lockErr = next.Mutex(path).Lock(ctx) })
 	err := func() error {
-		ses, err := next.Session(ctx)
+		ses, err := unsealed.Session(ctx, next)
 		if err != nil {
 			return err
 		}
@@ -128,7 +129,7 @@ func (p *stopped) requireLost(t *testing.T, ses *session.Session) {
 func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
 	s := locktest.SiteBeside(t, 3)
 	next := s.Client(t)
-	ses, err := next.Session(locktest.Soon(t))
+	ses, err := unsealed.Session(locktest.Soon(t), next)
 	require.NoError(t, err)
 	for trial := 1; !stopHolders(t, s, next, ses); trial++ {
 		require.Less(t, trial, 5, "holders lose their locks before they are stopped")

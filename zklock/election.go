@@ -10,8 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/contender"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 )
 
 // Election chooses one leader among the candidates of a path, in order of arrival. It is a Mutex whose holder has a value
@@ -192,7 +192,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 		}
 		o := observer{e: e, yield: yield, mzxid: -1}
 		for !o.stopped {
-			s, err := e.c.Session(ctx)
+			s, err := e.c.await(ctx)
 			if err == nil {
 				err = o.watch(ctx, s)
 			}

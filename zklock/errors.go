@@ -10,9 +10,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 )
 
 // Ends of a hold: what context.Cause of its context, and Hold.Err, are or wrap.

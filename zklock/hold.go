@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	zksession "github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
@@ -203,7 +204,7 @@ func (h *Hold) String() string {
 // child. A child made by context.WithCancel asks its parent, and so looks, by its Value only.
 type leaseContext struct {
 	context.Context
-	s *session.Session
+	s *zksession.Session
 }
 
 func (c *leaseContext) Err() error {

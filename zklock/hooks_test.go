@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -75,7 +76,7 @@ func TestHooksAreToldWhatHappensInOrder(t *testing.T) {
 		var d diary
 		c, other := locktest.Dial(t, srv, zklock.WithHooks(d.hooks())), locktest.Dial(t, srv)
 		require.Equal(t, []string{"session connected"}, d.read())
-		s, err := c.Session(locktest.Soon(t))
+		s, err := unsealed.Session(locktest.Soon(t), c)
 		require.NoError(t, err)
 		require.Equal(t, session.Change{State: session.Connected, ID: s.ID(), Addr: srv.Addr(), Timeout: s.Timeout()}, d.last("session connected"))
 
@@ -125,7 +126,7 @@ func TestHooksAreToldOfTheEndOfASessionAndOfWhatIsMadeAgain(t *testing.T) {
 		got := make(chan *zklock.Hold, 1)
 		go func() { got <- locktest.Lock(t, c.Mutex("/l")) }()
 		time.Sleep(5 * time.Second)
-		s, err := c.Session(locktest.Soon(t))
+		s, err := unsealed.Session(locktest.Soon(t), c)
 		require.NoError(t, err)
 		d.read()
 		require.NoError(t, srv.Expire(s.ID()))
@@ -196,7 +197,7 @@ func TestTheLoggerIsToldOfSessionsAndLosses(t *testing.T) {
 		require.NoError(t, srv.Delete(h.Node()))
 		require.Contains(t, l.settled(), "lock lost")
 		require.Contains(t, l.settled(), "path=/l")
-		s, err := c.Session(locktest.Soon(t))
+		s, err := unsealed.Session(locktest.Soon(t), c)
 		require.NoError(t, err)
 		require.NoError(t, srv.Expire(s.ID()))
 		srv.DropConnections()

@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/contender"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 )
 
 // Job is a job that the fleet does once: once for each key (Once), or not again within some time (Every). A lock alone is
@@ -233,7 +233,7 @@ func (j *Job) look(ctx context.Context, key string) (run JobRun, done bool, err 
 		ctx, cancel = context.WithTimeout(ctx, j.o.wait)
 		defer cancel()
 	}
-	s, err := j.c.Session(ctx)
+	s, err := j.c.await(ctx)
 	if err != nil {
 		return JobRun{}, false, err
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/jitter"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 )
 
 // present is the Client's ZooKeeper session. When one has ended, the next takes its place, until the Client is closed.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/zklock/locker/internal/contender"
 	"github.com/zklock/locker/internal/handoff"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 )
 
 // ticket is the znode, or set of znodes, behind a hold: a *recipe.Ticket that holds, or with local handoff a *handoff.Turn
@@ -81,7 +81,7 @@ func (l *lock) withSession(ctx context.Context, op string, fn func(*session.Sess
 	err := l.err
 	if err == nil {
 		var s *session.Session
-		if s, err = l.c.Session(ctx); err == nil {
+		if s, err = l.c.await(ctx); err == nil {
 			err = fn(s)
 		}
 	}
@@ -281,7 +281,7 @@ func (l *lock) reenter(ctx context.Context, kind string) (*Hold, error) {
 
 // unreachable returns why there is no connection, once ctx has ended; nil when there is one.
 func (c *Client) unreachable(ctx context.Context, path string) error {
-	s, err := c.Session(ctx)
+	s, err := c.await(ctx)
 	if err == nil && s.State() != session.Connected {
 		err = s.Sync(ctx, path)
 	}

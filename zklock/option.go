@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/contender"
+	zksession "github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/session"
 )
@@ -18,7 +20,7 @@ import (
 type Option struct{ set func(*options) error }
 
 type options struct {
-	session session.Config
+	session zksession.Config
 	hooks   Hooks
 }
 
@@ -46,9 +48,15 @@ func unless[O any](wrong bool, set func(*O), reason string, args ...any) func(*O
 }
 
 func init() {
-	unsealed.SessionConfig = func(opts any) (session.Config, error) {
+	unsealed.SessionConfig = func(opts any) (zksession.Config, error) {
 		o, err := chosen(opts.([]Option))
 		return o.session, err
+	}
+	unsealed.Session = func(ctx context.Context, client any) (*zksession.Session, error) {
+		c := client.(*Client)
+		c.need()
+		needContext(ctx)
+		return c.await(ctx)
 	}
 }
 
@@ -83,7 +91,7 @@ func WithCreateChroot() Option {
 // WithAuth presents credentials on every connection: WithAuth("digest", []byte("user:password")). It may be repeated.
 // Default: none.
 func WithAuth(scheme string, cred []byte) Option {
-	auth := session.Auth{Scheme: scheme, Credential: bytes.Clone(cred)}
+	auth := zksession.Auth{Scheme: scheme, Credential: bytes.Clone(cred)}
 	return Option{unless(scheme == "", func(o *options) { o.session.Auth = append(o.session.Auth, auth) },
 		"auth scheme %q: is empty", scheme)}
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/zklock/locker/internal/contender"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 )
 
 // maxComponent bounds a component that KeyPath makes; a longer one is cut and told apart by a hash.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -55,7 +56,7 @@ func TestATickIsFoundOutOnceForEachClient(t *testing.T) {
 		require.Zero(t, c.SessionStatus().TickTime, "not known yet")
 		srv.Leader().Up()
 		for range 3 {
-			s, err := c.Session(locktest.Soon(t))
+			s, err := unsealed.Session(locktest.Soon(t), c)
 			require.NoError(t, err)
 			require.Equal(t, 3*time.Second, c.SessionStatus().TickTime)
 			require.Equal(t, 1, srv.Requests()[zktest.OpCloseSession], "of the session that found it out")

@@ -5,8 +5,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 )
 
 // Semaphore is a number of permits that holders in the whole ensemble share. Permits are given in order of arrival, all

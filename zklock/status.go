@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	zksession "github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -65,7 +66,7 @@ func (c *Client) SessionStatus() SessionStatus {
 	return sessionStatus(c.present.Load().session)
 }
 
-func sessionStatus(s *session.Session) SessionStatus {
+func sessionStatus(s *zksession.Session) SessionStatus {
 	return SessionStatus{ID: s.ID(), State: s.State(), Server: s.Server(), Timeout: s.Timeout(), TickTime: s.TickTime(), SafeUntil: s.SafeUntil(),
 		EphemeralBytes: s.EphemeralBytes(), Err: s.Err()}
 }

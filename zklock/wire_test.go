@@ -13,6 +13,7 @@ import (
 
 	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -92,7 +93,7 @@ func TestUnlockCostsADelete(t *testing.T) {
 // czxidOf reads a znode's czxid, behind a sync.
 func czxidOf(t *testing.T, c *zklock.Client, node string) int64 {
 	t.Helper()
-	s, err := c.Session(locktest.Soon(t))
+	s, err := unsealed.Session(locktest.Soon(t), c)
 	require.NoError(t, err)
 	b := s.Batch()
 	b.Sync(node)

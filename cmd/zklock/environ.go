@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zklock"
 )
@@ -37,7 +38,7 @@ func nested(ctx context.Context, c *zklock.Client, path string, permits, size in
 		if !below || strings.Contains(name, "/") {
 			continue
 		}
-		s, err := c.Session(ctx)
+		s, err := unsealed.Session(ctx, c)
 		if err != nil {
 			return err
 		}

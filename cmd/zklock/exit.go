@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 )
 

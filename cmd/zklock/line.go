@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/contender"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock/admin"
 
 	"github.com/go-zookeeper/zk"
 	"golang.org/x/term"
 
 	"github.com/zklock/locker/internal/queuejson"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -104,7 +105,7 @@ func (l *line) follow(ctx context.Context) {
 // look reads the place of own, which it finds first. After an error it tries again a second later: the wait itself goes
 // on.
 func (l *line) look(ctx context.Context, c *zklock.Client, own, head string) string {
-	s, err := c.Session(ctx)
+	s, err := unsealed.Session(ctx, c)
 	if err != nil {
 		return ""
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -87,7 +88,7 @@ func (p *pruner) run(ctx context.Context, a *app, c *zklock.Client, yes bool) er
 	p.patience = a.conn.patience
 	bounded, cancel := context.WithTimeout(ctx, p.patience)
 	defer cancel()
-	s, err := c.Session(bounded)
+	s, err := unsealed.Session(bounded, c)
 	if err == nil {
 		err = s.Sync(bounded, p.root)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -20,7 +21,7 @@ func TestPruneLeavesADirectoryThatIsUsedAfterItHasListedIt(t *testing.T) {
 	c, err := zklock.Dial(ctx, s.Addr())
 	require.NoError(t, err)
 	defer c.Close()
-	session, err := c.Session(ctx)
+	session, err := unsealed.Session(ctx, c)
 	require.NoError(t, err)
 	for _, key := range []string{"idle", "used", "written", "gone"} {
 		_, h, err := c.Mutex("/locks/" + key).Lock(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zklock/locker/internal/queuejson"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -95,7 +96,7 @@ func (a *app) noteMissing(ctx context.Context, c *zklock.Client, path string) er
 // missing reports whether there is no znode at path. A missing chroot is an error: it says nothing about the locks that
 // were meant.
 func (a *app) missing(ctx context.Context, c *zklock.Client, path string) (bool, error) {
-	s, err := c.Session(ctx)
+	s, err := unsealed.Session(ctx, c)
 	if err != nil {
 		return false, err
 	}

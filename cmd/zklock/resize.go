@@ -10,7 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/admin"
 )
@@ -40,7 +41,7 @@ func (a *app) resize(ctx context.Context, c *zklock.Client, path string, n int) 
 	if _, err := admin.ReadLine(ctx, c, path, 0, 0); err != nil { // returns the error of an invalid path
 		return err
 	}
-	s, err := c.Session(ctx)
+	s, err := unsealed.Session(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func (a *app) attempt(j *job, l *lockFlags, path string, under section) (like sy
 				return false, err // lost before the command was started
 			}
 			j.grace = l.graceOf(s.Timeout())
-			like, err = j.run(h, s.Timeout(), s.TickTime(), append(lockEnvironment(path, h, s.ID()), a.conn.handed...))
+			like, err = j.run(h, s.Timeout(), c.SessionStatus().TickTime, append(lockEnvironment(path, h, s.ID()), a.conn.handed...))
 			return j.started, err
 		})
 	}

@@ -114,7 +114,7 @@ func (st *stage) close(ctx context.Context) error {
 
 // remove deletes a znode and all below it. A znode deleted meanwhile, for instance by the ensemble with an expired
 // session, is no error.
-func remove(ctx context.Context, s *session.Session, path string) error {
+func remove(ctx context.Context, s session.Session, path string) error {
 	names, _, err := s.List(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil

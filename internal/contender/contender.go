@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/session"
 )
 
 // MaxWho is how many characters of an owner or host are shown in a line.

@@ -19,9 +19,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/unsealed"
-	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -134,7 +133,7 @@ func Examine(ctx context.Context, connect string, conf Config) (*Report, error) 
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("doctor: %w", session.Ended(ctx, trusted.Caller{}, nil, fmt.Errorf("examining %s", connect)))
+		return nil, fmt.Errorf("doctor: %w", session.Ended(ctx, nil, fmt.Errorf("examining %s", connect)))
 	}
 	r.Findings = x.findings(r)
 	return r, nil

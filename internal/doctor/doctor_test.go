@@ -20,7 +20,7 @@ import (
 
 	"github.com/zklock/locker/internal/doctor"
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )

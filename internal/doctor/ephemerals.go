@@ -5,8 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/zklock/locker/internal/trusted"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 )
 
 // Ephemerals are those of one session. Its end is one transaction with the list of their paths.
@@ -20,7 +19,7 @@ type Ephemerals struct {
 func (x *examination) ephemerals(ctx context.Context, v *Server) *Ephemerals {
 	ctx, cancel := context.WithTimeout(ctx, x.Patience)
 	defer cancel()
-	answer, err := session.FourLetter(ctx, trusted.Caller{}, x.session, v.Addr, "dump")
+	answer, err := session.FourLetter(ctx, x.session, v.Addr, "dump")
 	if err == nil && !strings.Contains(answer, dumped) {
 		err = errWord("dump", answer)
 	}

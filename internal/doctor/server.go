@@ -10,9 +10,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/internal/trusted"
-	"github.com/zklock/locker/session"
 )
 
 // server examines one server, within x.Patience.
@@ -41,7 +40,7 @@ func said(err error) string {
 
 // limits finds out by what the server grants, and how its clock stands, on throwaway sessions without znodes.
 func (x *examination) limits(ctx context.Context, v *Server) error {
-	short, err := session.OpenProbe(ctx, trusted.Caller{}, x.session, v.Addr, time.Millisecond)
+	short, err := session.OpenProbe(ctx, x.session, v.Addr, time.Millisecond)
 	if err != nil {
 		return err
 	}
@@ -49,7 +48,7 @@ func (x *examination) limits(ctx context.Context, v *Server) error {
 	if err := short.Close(); err != nil {
 		return fmt.Errorf("closing a session: %w", err)
 	}
-	long, err := session.OpenProbe(ctx, trusted.Caller{}, x.session, v.Addr, 24*time.Hour)
+	long, err := session.OpenProbe(ctx, x.session, v.Addr, 24*time.Hour)
 	if err != nil {
 		return err
 	}
@@ -73,7 +72,7 @@ func (x *examination) packet() int {
 
 // clock reads, from the server's list of connections, when by its own clock the probe's was accepted.
 func (x *examination) clock(ctx context.Context, v *Server, p *session.Probe) *Offset {
-	answer, err := session.FourLetter(ctx, trusted.Caller{}, x.session, v.Addr, "cons")
+	answer, err := session.FourLetter(ctx, x.session, v.Addr, "cons")
 	if err != nil {
 		v.unknown("clock", err)
 		return nil
@@ -119,14 +118,14 @@ func (v *Server) unknown(what string, why error) {
 
 // words asks what only four-letter words tell, or the admin port. It returns false if they say that there is no quorum.
 func (x *examination) words(ctx context.Context, v *Server) (serves bool) {
-	srvr, err := session.FourLetter(ctx, trusted.Caller{}, x.session, v.Addr, "srvr")
+	srvr, err := session.FourLetter(ctx, x.session, v.Addr, "srvr")
 	if err == nil {
 		v.Version, v.Mode = field(srvr, "Zookeeper version: "), field(srvr, "Mode: ")
 		if v.Version == "" {
 			err = errWord("srvr", srvr)
 		}
 	}
-	conf, confErr := session.FourLetter(ctx, trusted.Caller{}, x.session, v.Addr, "conf")
+	conf, confErr := session.FourLetter(ctx, x.session, v.Addr, "conf")
 	if confErr == nil {
 		ms, parseErr := strconv.Atoi(field(conf, "tickTime="))
 		v.Tick = time.Duration(ms) * time.Millisecond

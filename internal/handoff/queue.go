@@ -8,9 +8,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 )
 
 type queueState uint8
@@ -215,7 +214,7 @@ func (q *queue) waitEnded(ctx context.Context, at recipe.Line) error {
 	if at.Ahead == 0 {
 		what = errors.New("about to enter the line")
 	}
-	return session.Ended(ctx, trusted.Caller{}, context.Cause(q.qs.conf.Context), what)
+	return session.Ended(ctx, context.Cause(q.qs.conf.Context), what)
 }
 
 // freeLocked grants the caller the turn if that is idle, may be handed on, and no call waits. Otherwise it returns nil.

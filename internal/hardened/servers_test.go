@@ -17,7 +17,8 @@ import (
 
 	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -53,7 +54,7 @@ func TestTheClientLeavesAReadOnlyServerForOneThatWrites(t *testing.T) {
 
 	_, hold, err := c.Mutex(e.Path(t)).Lock(locktest.Within(t, soon))
 	require.NoError(t, err)
-	s, err := c.Session(locktest.Within(t, soon))
+	s, err := unsealed.Session(locktest.Within(t, soon), c)
 	require.NoError(t, err)
 	require.NotEqual(t, alone.Addr(), s.Server())
 	require.NoError(t, hold.Unlock())
@@ -92,7 +93,7 @@ func (n *counter) work(ctx context.Context, c *zklock.Client, stop <-chan struct
 }
 
 func (n *counter) up(ctx context.Context, c *zklock.Client, hold *zklock.Hold) error {
-	s, err := c.Session(ctx)
+	s, err := unsealed.Session(ctx, c)
 	if err != nil {
 		return err
 	}

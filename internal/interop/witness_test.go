@@ -13,7 +13,7 @@ import (
 
 	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/admin"
 )

@@ -27,13 +27,14 @@ var forbidden = []struct {
 	imports string // an import path, or everything below it
 	why     string
 }{
-	{"session", module + "/recipe", "session lies below recipe"},
-	{"session", module + "/zklock", "session lies below zklock"},
+	{"internal/session", module + "/recipe", "session lies below recipe"},
+	{"internal/session", module + "/zklock", "session lies below zklock"},
+	{"session", module + "/internal", "session is what users name: it lies below all that is internal"},
 	{"recipe", module + "/zklock", "recipe lies below zklock"},
-	{"session", module + "/internal/handoff", "session lies below handoff"},
+	{"internal/session", module + "/internal/handoff", "session lies below handoff"},
 	{"recipe", module + "/internal/handoff", "recipe lies below handoff"},
 	{"internal/handoff", module + "/zklock", "handoff lies below zklock"},
-	{"session", module + "/zktest", "the library does not carry a test server"},
+	{"internal/session", module + "/zktest", "the library does not carry a test server"},
 	{"recipe", module + "/zktest", "the library does not carry a test server"},
 	{"zklock", module + "/zktest", "the library does not carry a test server"},
 	{"", module + "/internal/ensemble", "only tests start servers"},
@@ -73,7 +74,7 @@ func violations(s source) ([]string, error) {
 		}
 		found = append(found, importViolations(s.name, imported)...)
 	}
-	if driverName == "" || below(s.name, "session") {
+	if driverName == "" || below(s.name, "internal/session") {
 		return found, nil
 	}
 	if driverName == "." {

@@ -10,7 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -76,7 +77,7 @@ func (s *Sim) ClientAt(m *zktest.Member, opts ...zklock.Option) *Client {
 // Current returns the current session.
 func (c *Client) Current() *session.Session {
 	c.s.Helper()
-	sess, err := c.Session(c.s.Context())
+	sess, err := unsealed.Session(c.s.Context(), c.Client)
 	require.NoError(c.s, err)
 	return sess
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 )
 

@@ -1,7 +1,14 @@
 // Package unsealed gives the packages of this module what package zklock keeps from all others.
 package unsealed
 
-import "github.com/zklock/locker/session"
+import (
+	"context"
+
+	"github.com/zklock/locker/internal/session"
+)
 
 // SessionConfig returns what options, a []zklock.Option, say of the sessions. Package zklock sets it.
 var SessionConfig func(options any) (session.Config, error)
+
+// Session returns the whole session of client, a *zklock.Client, as Client.Session does a part of it. Package zklock sets it.
+var Session func(ctx context.Context, client any) (*session.Session, error)

@@ -12,8 +12,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/contender"
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -62,7 +63,7 @@ func (s *search) run(ctx context.Context) error {
 	if min(s.within.Znodes, s.within.Depth, s.within.Rows) < 0 {
 		return fmt.Errorf("%w: search %+v: no bound may be negative", zklock.ErrInvalid, s.within)
 	}
-	z, err := s.c.Session(ctx)
+	z, err := unsealed.Session(ctx, s.c)
 	if err == nil {
 		err = z.Sync(ctx, s.root)
 	}

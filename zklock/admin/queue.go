@@ -10,8 +10,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/contender"
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -183,7 +184,7 @@ func list(ctx context.Context, c *zklock.Client, dir string) (l listed, err erro
 	if err = contender.CheckDir(dir); err != nil {
 		return l, err
 	}
-	if l.s, err = c.Session(ctx); err != nil {
+	if l.s, err = unsealed.Session(ctx, c); err != nil {
 		return l, err
 	}
 	if err = l.s.Sync(ctx, dir); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/jcmturner/gokrb5/v8/messages"
 	"github.com/jcmturner/gokrb5/v8/types"
 
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 )
 
 // Negotiate begins a negotiation with a ticket at hand.

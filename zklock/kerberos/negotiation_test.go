@@ -23,7 +23,7 @@ import (
 	"github.com/jcmturner/gokrb5/v8/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock/kerberos"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/errtype"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 )
 

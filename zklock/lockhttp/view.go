@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/queuejson"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/zklock/locker/internal/e2e/chaos"
 	"github.com/zklock/locker/internal/e2e/servers"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
 )
 

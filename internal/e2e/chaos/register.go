@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/e2e/history"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -75,7 +76,7 @@ func (w *worker) useStore(h *zklock.Hold) {
 func (w *worker) useMulti(h *zklock.Hold) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*w.conf.Timeout)
 	defer cancel()
-	s, err := w.c.Session(ctx)
+	s, err := unsealed.Session(ctx, w.c)
 	if err != nil {
 		return // no connection: nothing was read
 	}

@@ -15,7 +15,8 @@ import (
 
 	"github.com/zklock/locker/internal/e2e/history"
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/unsealed"
 )
 
 // Report is what came of one round.
@@ -92,7 +93,7 @@ func (r *Run) inspect(do func(ctx context.Context, s *session.Session) error) er
 	ctx, cancel := context.WithTimeout(context.Background(), opBound)
 	defer cancel()
 	for {
-		s, err := r.inspector.Session(ctx)
+		s, err := unsealed.Session(ctx, r.inspector)
 		if err == nil {
 			err = do(ctx, s)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/internal/session"
 )
 
 // ZooKeeper itself can lose acknowledged writes when servers fail at a bad moment: among others in versions before

@@ -1,0 +1,118 @@
+package session_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/zktest"
+)
+
+// lateContext holds up a call that is about to wait until the gate is open: then its answer and the session's end are both there.
+type lateContext struct {
+	context.Context
+	gate <-chan struct{}
+}
+
+func (c lateContext) Done() <-chan struct{} {
+	<-c.gate
+	return c.Context.Done()
+}
+
+// Scenario 81: a reply comes as the session ends: for another cause, or because the reply says so. Whichever the call sees first, the
+// reply decides.
+func TestAnAnswerThatHasComeDecidesAlthoughTheSessionEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		code int32
+		want error
+	}{
+		"done": {0, nil}, "refused": {-101, zk.ErrNoNode}, "the session has expired": {-112, session.ErrExpired},
+	} {
+		for order, readerFirst := range map[string]bool{"the call wakes first": false, "the reader is first": true} {
+			t.Run(name+", "+order, func(t *testing.T) {
+				r := session.NewRig()
+				defer r.Stop()
+				gate, got := make(chan struct{}), make(chan error, 1)
+				if !readerFirst {
+					close(gate)
+				}
+				go func() { got <- r.Delete(lateContext{within(t, soon), gate}, "/x", -1) }()
+				<-r.Woken()
+				require.NoError(t, r.Send())
+				r.AnswerAsTheSessionEnds(c.code, func() bool { return readerFirst || len(got) > 0 })
+				if readerFirst {
+					close(gate)
+				}
+				err := <-got
+				if c.want == nil {
+					require.NoError(t, err)
+					return
+				}
+				require.ErrorIs(t, err, c.want)
+				require.NotErrorIs(t, err, session.ErrUnknownOutcome)
+			})
+		}
+	}
+}
+
+// A watch has been set, and the session has ended, before the call looks for either.
+func TestAWatchThatWasSetIsReturnedAlthoughTheSessionHasEnded(t *testing.T) {
+	for range 20 { // which of the two a select takes is random
+		r := session.NewRig()
+		gate, got := make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, err := r.Watch(lateContext{within(t, soon), gate}, "/p")
+			got <- err
+		}()
+		<-r.Woken()
+		require.NoError(t, r.Answer(-101, nil))
+		r.End(session.ErrExpired)
+		close(gate)
+		require.NoError(t, <-got)
+		r.Stop()
+	}
+}
+
+// The reply to a create is lost, and the session ends at each moment at which the call looks whether to go on.
+func TestAPathWhoseReplyIsLostAsTheSessionEndsTellsOfBoth(t *testing.T) {
+	for at, reached := int32(1), true; reached; at++ {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			s := open(t, srv)
+			ctx := locktest.EndAt(within(t, soon), at, func() {
+				require.NoError(t, srv.Expire(s.ID()))
+				<-s.Done()
+			})
+			lost := srv.Inject(zktest.CloseBefore().Op(zktest.OpCreate).Once())
+			err := s.CreateAll(ctx, "/x", nil, session.Persistent, session.WorldACL())
+			if reached = ctx.Reached(); !reached {
+				require.NoError(t, err)
+				require.Equal(t, 1, lost.Hits())
+				return
+			}
+			require.ErrorIs(t, err, session.ErrExpired, "%d", at)
+		})
+	}
+}
+
+// A call waits for a connection until the lease is over: its error says that, and what the servers had answered.
+func TestACallThatWaitsForAConnectionUntilTheSessionEndsSaysWhatItWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		srv.Leader().Down()
+		_, err := s.Exists(context.Background(), "/x")
+		require.ErrorIs(t, err, session.ErrLeaseOver)
+		require.ErrorIs(t, err, session.ErrNotSent)
+		require.ErrorContains(t, err, "waiting for a connection: no server reachable: ")
+		_, err = s.Exists(context.Background(), "/x")
+		require.EqualError(t, err, "session: exists /x: "+s.Err().Error(), "it has waited for nothing")
+		srv.Leader().Up()
+		srv.Inject(zktest.Answer(zktest.CodeAuthFailed).Op(zktest.OpAuth))
+		_, err = session.Open(within(t, soon), srv.Addr(), session.Config{Dial: srv.Dial, Auth: []session.Auth{{Scheme: "x"}}})
+		require.ErrorIs(t, err, session.ErrAuth)
+		require.NotContains(t, err.Error(), "has answered yet")
+	})
+}

@@ -1,0 +1,83 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+var errNoSASL = errors.New("the server has no SASL: its JAAS configuration has no section Server, or it is no ZooKeeper that speaks it")
+
+// authenticate sends the credentials and waits for the verdict before any other request is sent: the server answers
+// credentials out of turn, and refuses requests that came before them.
+func (c *conn) authenticate() error {
+	for _, a := range c.s.cfg.Auth {
+		r := newRequest(opAuth, "authenticate", a.Scheme)
+		r.frame = appendBytes(appendString(appendInt(r.frame, 0), a.Scheme), a.Credential)
+		if err := c.present(r, "scheme "+a.Scheme); err != nil {
+			return err
+		}
+	}
+	return c.negotiate()
+}
+
+// Source: ZooKeeperServer.processSasl, ZooKeeperSaslClient.
+func (c *conn) negotiate() error {
+	mechanism := c.s.cfg.SASL
+	if mechanism == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.s.ctx, c.limit)
+	defer cancel()
+	run := mechanism.Begin(c.server)
+	var challenge []byte
+	for {
+		token, done, err := run.Step(ctx, challenge)
+		if err != nil {
+			return fmt.Errorf("SASL %s: %w", mechanism.Name(), plain(err))
+		}
+		if done && token == nil {
+			return nil
+		}
+		if token == nil {
+			token = []byte{} // servers accept no null token
+		}
+		r := newRequest(opSASL, "authenticate", mechanism.Name())
+		r.frame = appendBytes(r.frame, token)
+		if err := c.present(r, "SASL "+mechanism.Name()); err != nil {
+			return err
+		}
+		d := decoder{b: r.reply}
+		if challenge = d.bytes(); d.err != nil {
+			return fmt.Errorf("%w: reply to SASL: %w", ErrGarbled, d.err)
+		}
+		if done {
+			return nil
+		}
+		if challenge == nil {
+			return errNoSASL
+		}
+	}
+}
+
+// present sends credentials and waits for the verdict. A refusal ends the session, since every server would refuse them.
+func (c *conn) present(r *request, what string) error {
+	if _, err := c.flush(r); err != nil {
+		return err
+	}
+	select {
+	case <-r.done:
+	case <-time.After(c.limit):
+		return fmt.Errorf("no answer to the %s credentials within %v", what, c.limit)
+	}
+	if r.err != nil {
+		return r.err
+	}
+	if r.header.code != codeOK {
+		err := fmt.Errorf("%w: %s at %s", ErrAuth, what, c.server)
+		c.s.end(err)
+		return err
+	}
+	return nil
+}

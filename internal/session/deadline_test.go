@@ -1,0 +1,205 @@
+package session_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/zktest"
+)
+
+// Scenario 53: the end of a lease waits for no mutex. All mutexes of the session and of its connection are held for
+// longer than the lease lasts; the session's context must end before the server ends the session, since only then another
+// client can hold. A machine that stands still may delay one trial, not all of them.
+func TestTheLeaseEndsOnTimeWhileTheSessionsMutexesAreHeld(t *testing.T) {
+	const tick, timeout, trials = 200 * time.Millisecond, 2 * time.Second, 5
+	srv := zktest.Run(t, zktest.WithTick(tick))
+	for trial := 1; ; trial++ {
+		s := openAt(t, srv.Addr(), func(c *session.Config) { c.Timeout, c.TickTime = timeout, tick })
+		retain(t, s, ephemeral(t, s))
+		id, safe := s.ID(), s.SafeUntil()
+		release := s.HoldMutexes()
+		bound := time.NewTimer(2 * timeout)
+		select {
+		case <-s.Done():
+		case <-bound.C:
+		}
+		_, stands := srv.Session(id)
+		at, cause, state := time.Now(), context.Cause(s.Context()), session.Connected
+		if cause != nil {
+			state = s.State() // which takes no mutex then
+		}
+		release()
+		bound.Stop()
+		if stands && !at.After(safe) {
+			require.Equal(t, session.ErrLeaseOver, cause)
+			require.Equal(t, session.Over, state, "nobody has kept the books yet, and the state agrees with the context")
+			return
+		}
+		require.Less(t, trial, trials, "the context ended %v after SafeUntil, in every trial", at.Sub(safe))
+	}
+}
+
+// Scenario 53: a call of many requests is given up while the lease of a hold is running out.
+func TestACallOf100000RequestsThatIsGivenUpDoesNotKeepALeaseAlive(t *testing.T) {
+	const timeout, trials = 4 * time.Second, 5
+	srv := zktest.Run(t)
+	for trial := 1; ; trial++ {
+		s := openAt(t, srv.Addr(), func(c *session.Config) { c.Timeout = timeout })
+		retain(t, s, ephemeral(t, s))
+		paths := make([]string, 100_000)
+		for i := range paths {
+			paths[i] = fmt.Sprint("/contender-", i)
+		}
+		ended := make(chan time.Time, 1)
+		go func() { <-s.Done(); ended <- time.Now() }()
+		frozen := srv.Inject(zktest.Freeze())
+		_, err := listAll(within(t, 300*time.Millisecond), s, paths)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		var late time.Duration
+		select {
+		case at := <-ended:
+			late = at.Sub(s.SafeUntil())
+		case <-time.After(soon):
+			require.FailNow(t, "the lease does not end")
+		}
+		frozen.Remove()
+		if late <= 0 {
+			return
+		}
+		require.Less(t, trial, trials, "the context ended %v after others could have had the lock, and late in every trial", late)
+	}
+}
+
+// Alive reports the end as soon as the lease is over, whether or not the timer has run.
+func TestAliveReadsTheClockAndWaitsForNoTimer(t *testing.T) {
+	srv := zktest.Run(t)
+	s := openAt(t, srv.Addr())
+	retain(t, s, ephemeral(t, s))
+	require.NoError(t, s.Alive())
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = s.Alive() }))
+	s.StepClock(5 * time.Second)
+	require.NoError(t, s.Alive())
+	s.StepClock(5 * time.Second)
+	require.Equal(t, session.ErrLeaseOver, s.Alive())
+	require.Error(t, s.Context().Err())
+	require.Equal(t, session.Over, s.State())
+}
+
+// Scenario 58: on a connection that carries requests but no replies a close would arrive and end the session early. So a
+// session whose lease is over sends no close; the server ends it at its timeout.
+func TestScenario58_NothingEndsALostSessionBeforeTheTimeThatWasPromised(t *testing.T) {
+	for name, fault := range map[string]zktest.Fault{"no reply arrives": zktest.FreezeReplies(),
+		"no reply arrives to what goes through the leader": zktest.HoldReply().Op(zktest.OpMulti)} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s := open(t, srv)
+				retain(t, s, ephemeral(t, s))
+				time.Sleep(time.Minute)
+				srv.Inject(fault)
+				closed := srv.Requests()[zktest.OpCloseSession]
+				eventually(t, s.Done(), "the end of the session")
+				promised := s.SafeUntil()
+				require.Equal(t, session.ErrLeaseOver, s.Err())
+				require.NoError(t, s.Close())
+				time.Sleep(time.Until(promised))
+				require.Len(t, srv.Sessions(), 1)
+				require.Equal(t, closed, srv.Requests()[zktest.OpCloseSession])
+				time.Sleep(time.Minute)
+				require.Empty(t, srv.Sessions(), "nothing of ours keeps it alive")
+			})
+		})
+	}
+}
+
+// Scenario 59: a server with a lower maxSessionTimeout takes the session over, and its answer is lost: from then on the
+// leader counts the shorter timeout.
+func TestScenario59_ALeaseEndsBeforeTheShorterSessionOfAReattachmentWithoutAnAnswer(t *testing.T) {
+	for _, timeout := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
+		for range 4 {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				low, err := srv.Follower()
+				require.NoError(t, err)
+				low.LimitSessions(4*time.Second, 4*time.Second)
+				at := srv.Leader()
+				s := openAt(t, "one:1", func(c *session.Config) {
+					c.Timeout = timeout
+					c.Dial = func(network, addr string, d time.Duration) (net.Conn, error) { return at.Dial(network, addr, d) }
+				})
+				retain(t, s, ephemeral(t, s))
+				time.Sleep(timeout)
+				at = low
+				srv.Inject(zktest.FreezeReplies().Member(low).Op(zktest.OpConnect))
+				srv.Inject(zktest.Refuse().Member(low).After(1))
+				srv.DropConnections()
+				eventually(t, s.Done(), "the end of the session")
+				require.Equal(t, session.ErrLeaseOver, s.Err())
+				require.Len(t, srv.Sessions(), 1, "timeout %v: the ensemble keeps it still", timeout)
+				require.False(t, time.Now().After(s.SafeUntil()))
+			})
+		}
+	}
+}
+
+// A server that closes the connection instead of answering, as one without a leader does, has not shortened the session.
+func TestAHandshakeThatIsRefusedDoesNotShortenTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv, func(c *session.Config) { c.Timeout = 40 * time.Second })
+		retain(t, s, ephemeral(t, s))
+		time.Sleep(time.Minute)
+		away := srv.Inject(zktest.CloseBefore().Op(zktest.OpConnect))
+		srv.DropConnections()
+		time.Sleep(20 * time.Second)
+		require.NoError(t, s.Err())
+		away.Remove()
+		time.Sleep(time.Minute)
+		require.NoError(t, s.Err())
+	})
+}
+
+func TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule(t *testing.T) {
+	for name, c := range map[string]struct {
+		opt  zktest.Option
+		asks time.Duration
+		rule string
+	}{
+		"below a tick": {zktest.WithSessionTimeouts(time.Second, time.Second), time.Second, "shorter than a server tick of 2s: ask for at least two ticks"},
+		"more than was asked for": {zktest.WithSessionTimeouts(12*time.Second, time.Hour), 10 * time.Second,
+			"granted a session timeout of 12s, and 10s was asked for: if the servers' minSessionTimeout is above two ticks, ask for that much"},
+		"a little more than was asked for": {zktest.WithSessionTimeouts(4001*time.Millisecond, time.Hour), time.Second, "granted a session timeout of 4.001s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				_, err := session.Open(within(t, 5*time.Second), srv.Addr(), session.Config{Timeout: c.asks, TickTime: 2 * time.Second, Dial: srv.Dial})
+				require.ErrorContains(t, err, c.rule)
+			}, c.opt)
+		})
+	}
+}
+
+// Servers grant at least two ticks, unless their minSessionTimeout is set.
+func TestTwoTicksAreTakenHoweverLittleWasAskedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv, func(c *session.Config) { c.Timeout = 100 * time.Millisecond })
+		require.Equal(t, 4*time.Second, s.Timeout())
+	})
+}
+
+// A server that takes a session over and grants a longer timeout than before does not prolong the lease.
+func TestALongerGrantToASessionThatIsTakenOverIsNotBelieved(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		retain(t, s, ephemeral(t, s))
+		srv.Leader().LimitSessions(time.Hour, time.Hour)
+		srv.DropConnections()
+		time.Sleep(time.Minute)
+		require.Equal(t, time.Hour, s.Timeout())
+		require.False(t, s.SafeUntil().After(time.Now().Add(10*time.Second)))
+		require.NoError(t, s.Err())
+	})
+}

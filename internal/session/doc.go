@@ -1,0 +1,50 @@
+// Package session keeps one ZooKeeper session, and computes the instant until which the session certainly exists.
+//
+// A Session survives broken connections and servers that die. It ends once, for good, and Err then says why. Done is closed
+// when an answer of the ensemble says that the session has ended or, when no answer arrives, by the session's own lease
+// clock, before the ensemble can have ended it. SafeUntil is the instant before which the ensemble can't have ended it.
+//
+// Not guaranteed: the lease clock assumes that the speeds of clocks differ by at most two per cent and that the process
+// runs. A process that was stopped learns of the end when it runs again: from Alive at once, from Done when a timer has
+// run. The end of a session that another client closes by force is noticed only when the network has reported it.
+// lease.go lists what else is assumed of the servers, with the tests that watch it.
+//
+// # Operations
+//
+// Create, Delete, Get, Set, List, Exists, Watch, Sync, Multi and the others take a context and return promptly when it
+// ends. Without a connection they wait for one. The error of a write whose reply was lost matches ErrUnknownOutcome.
+// Paths are below the chroot of the connect string.
+//
+//	s, err := session.Open(ctx, "zk1:2181,zk2:2181,zk3:2181/app", session.Config{})
+//	…
+//	defer s.Close()
+//	_, err = s.Create(ctx, "/jobs/job-", data, session.EphemeralSequential, session.WorldACL())
+//
+// Package session at the module's top has what programs name of it, and the interface that Client.Session returns: with that,
+// nobody can end what the locks of a session rely on.
+//
+// # How
+//
+// A session has one conn at a time. Before the first, a short session on a connection of its own finds out the servers' tick,
+// unless Config gives it (probe.go). Requests on it take a context and are sent in a known order, and every reply is
+// checked before it is used (request.go, connwrite.go, connread.go). Creates and deletes of several locks share a
+// transaction (group.go), and their lists share a request (grouplist.go). When a conn fails, the library
+// github.com/go-zookeeper/zk makes the next one, behind driver.go. The lease and its safety argument are in lease.go, its
+// end in deadline.go, its heartbeats in heartbeat.go and, while a lock is held, retain.go; the watches in watchtable.go.
+//
+// A connected session has four goroutines; a Logger or OnState adds a fifth. Close joins them and those of Session.Go,
+// but not a call of the user's dialer that has not returned: a connection that it still opens is closed.
+//
+// # Mutexes
+//
+// From the outside in. No mutex is held across I/O, across a channel operation that may block, or across work that grows
+// with the number of znodes, except the znodes of one request:
+//
+//	conn.handling → all others
+//	Session.mu   → conn.mu
+//	watches.mu   → Session.mu
+//	watches.mu   → conn.mu
+//	watches.mu   → ephemerals.mu
+//
+// dialer.mu is held alone. The end of a lease needs none of them.
+package session

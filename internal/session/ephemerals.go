@@ -1,0 +1,243 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+)
+
+// When a session ends, its leader writes one transaction that lists the paths of all its ephemeral znodes. A server
+// refuses to read one longer than jute.maxbuffer and its extra (1 MB each by default), from its leader as from its own log:
+// followers fall out of the ensemble and can't start again. So a session refuses a create that has no room.
+//
+// The count is never less than what exists at the ensemble. Room is reserved before a create is sent, and given back only
+// when the ensemble has refused the create, or has said that the znode is gone: in the answer to a delete, in a NoNode
+// younger than the create (by zxid), or by a watch. A create whose reply was lost keeps its room until its outcome is known
+// (Found, or a delete of that path). A znode that another client deleted without our being notified counts until its path is
+// used again or the session ends: the session then refuses too early, not too late.
+
+// mostRoom bounds the paths of a session's ephemeral znodes, in bytes: their lengths, with chroot and sequence number, and
+// lengthBytes for each. With a small jute.maxbuffer, half of that is the bound.
+const mostRoom = 512 << 10
+
+const (
+	lengthBytes = 4  // of a path's length in the transaction
+	numberBytes = 11 // of a sequential znode's longest number, -2147483648
+)
+
+// ErrNoRoom matches the error for a create that would bring the paths of the session's ephemeral znodes above
+// 512 KB, or half of Config.JuteMaxBuffer if that is less; nothing was sent. The error is a *RoomError, inside an OpError.
+var ErrNoRoom = errors.New("session: no room for another ephemeral znode")
+
+// RoomError is an ErrNoRoom with its figures, in bytes.
+type RoomError struct {
+	Need  int // for the znodes of this request
+	Used  int // by those that exist or may exist
+	Limit int // 512 KB, or half of Config.JuteMaxBuffer
+}
+
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("%v: %d bytes are needed and %d of %d are used: the paths of a session's ephemeral znodes must stay "+
+		"far below the ensemble's jute.maxbuffer", ErrNoRoom, e.Need, e.Used, e.Limit)
+}
+
+func (e *RoomError) Unwrap() error { return ErrNoRoom }
+
+// touch is what one operation of a write does to one znode.
+type touch struct {
+	path   string // as the caller named it
+	effect effect
+}
+
+// effect is what an operation does to the session's ephemeral znodes.
+type effect uint8
+
+const (
+	noEffect      effect = iota
+	makes                // an ephemeral one
+	makesNumbered        // an ephemeral, sequential one
+	makesForNow          // an ephemeral one, which the same transaction deletes
+	deletes
+)
+
+func effectOf(m Mode) effect {
+	switch m {
+	case Ephemeral:
+		return makes
+	case EphemeralSequential:
+		return makesNumbered
+	}
+	return noEffect
+}
+
+// contender reports whether the operation makes an ephemeral znode.
+func (t touch) contender() bool { return t.stays() || t.effect == makesForNow }
+
+// stays reports whether the operation makes an ephemeral znode that outlasts the transaction.
+func (t touch) stays() bool { return t.effect == makes || t.effect == makesNumbered }
+
+type ephemerals struct {
+	limit  int
+	chroot int // its length
+
+	mu    sync.Mutex // guards what follows; a leaf: nothing else is locked under it
+	bytes int        // of the paths that exist, are being created, or may have been created
+	made  map[string]int64
+	doubt map[touch]int // creates whose outcome is unknown
+}
+
+func newEphemerals(limit, chroot int) *ephemerals {
+	return &ephemerals{limit: limit, chroot: chroot, made: map[string]int64{}, doubt: map[touch]int{}}
+}
+
+func (e *ephemerals) size(t touch) int {
+	n := e.chroot + len(t.path) + lengthBytes
+	if t.effect == makesNumbered {
+		n += numberBytes
+	}
+	return n
+}
+
+// reserve takes the room that r may need, or returns an error.
+func (e *ephemerals) reserve(r *request) error {
+	if len(r.touches) == 0 {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	need := 0
+	for _, t := range r.touches {
+		if t.stays() {
+			need += e.size(t)
+		}
+	}
+	if need > 0 && e.bytes+need > e.limit {
+		return &RoomError{Need: need, Used: e.bytes, Limit: e.limit}
+	}
+	r.reserved = need
+	e.bytes += need
+	return nil
+}
+
+// releaseLocked gives back r's reserved room or, if its reply came after doubtLocked, the room kept since then.
+func (e *ephemerals) releaseLocked(r *request) {
+	for _, t := range r.touches {
+		if r.doubted && t.stays() {
+			e.clearLocked(t, 1)
+		}
+	}
+	e.bytes -= r.reserved
+	r.reserved, r.doubted = 0, false
+}
+
+// doubtLocked keeps the room of r, which may have been carried out.
+func (e *ephemerals) doubtLocked(r *request) {
+	if r.reserved == 0 {
+		return
+	}
+	r.reserved, r.doubted = 0, true
+	for _, t := range r.touches {
+		if t.stays() {
+			e.doubt[t]++
+		}
+	}
+}
+
+func (e *ephemerals) addLocked(path string, czxid int64) {
+	if _, known := e.made[path]; !known {
+		e.bytes += e.size(touch{path: path})
+	}
+	e.made[path] = czxid
+}
+
+// clearLocked gives back the room of at most n creates whose outcome was unknown.
+func (e *ephemerals) clearLocked(t touch, n int) {
+	n = min(n, e.doubt[t])
+	if e.doubt[t] -= n; e.doubt[t] == 0 {
+		delete(e.doubt, t)
+	}
+	e.bytes -= n * e.size(t)
+}
+
+// gone records that path did not exist at zxid, or with math.MaxInt64 that it is gone now, from a frame that the conn's
+// reader handles in order. written: the leader said so in answer to a write, and so after all that was sent before.
+func (e *ephemerals) gone(path string, zxid int64, written bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.goneLocked(path, zxid, written)
+}
+
+func (e *ephemerals) goneLocked(path string, zxid int64, written bool) {
+	if czxid, ok := e.made[path]; ok && czxid <= zxid {
+		delete(e.made, path)
+		e.bytes -= e.size(touch{path: path})
+	}
+	if written {
+		e.clearLocked(touch{path, makes}, math.MaxInt)
+	}
+}
+
+// unanswered is called when r's caller gives up without a reply that says whether r was carried out.
+func (e *ephemerals) unanswered(r *request) {
+	if r.reserved == 0 {
+		return
+	}
+	unknown := r.outcomeUnknown()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if unknown {
+		e.doubtLocked(r)
+	} else {
+		e.releaseLocked(r)
+	}
+}
+
+// answered updates the count from the reply to r, which decoded to err; made returns the path that operation i has made.
+func (e *ephemerals) answered(r *request, err error, made func(i int) string) {
+	if r.header.code == codeNoNode && r.op != opMulti {
+		e.gone(r.path, r.header.zxid, r.op == opDelete)
+	}
+	if len(r.touches) == 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil && (errors.Is(err, ErrUnknownOutcome) || !definite(r.header.code)) {
+		e.doubtLocked(r)
+		return
+	}
+	for i, t := range r.touches {
+		switch {
+		case err != nil:
+		case t.effect == deletes:
+			e.goneLocked(t.path, r.header.zxid, true)
+		case t.stays():
+			e.addLocked(made(i), r.header.zxid)
+		}
+	}
+	e.releaseLocked(r)
+}
+
+// EphemeralBytes returns how much of the room for ephemeral znodes is used (ErrNoRoom): by ephemeral znodes that exist or may exist.
+func (s *Session) EphemeralBytes() int {
+	s.ephemerals.mu.Lock()
+	defer s.ephemerals.mu.Unlock()
+	return s.ephemerals.bytes
+}
+
+// Found records the outcome of creates of path, sequential and ephemeral, that was unknown, after a search: made is the znode's
+// path and czxid its czxid, or "" when there is none. No other caller may use path.
+func (s *Session) Found(path, made string, czxid int64) {
+	e := s.ephemerals
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if made != "" {
+		e.addLocked(made, czxid)
+	}
+	e.clearLocked(touch{path, makesNumbered}, math.MaxInt)
+}
+
+// Gone records that the ephemeral znode path is gone for good, by other evidence than an answer about it: for example, a
+// transaction's reply was lost, and another znode proves that it was carried out.
+func (s *Session) Gone(path string) { s.ephemerals.gone(path, math.MaxInt64, true) }

@@ -1,0 +1,176 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/zklock/locker/internal/text"
+)
+
+// Ends of a session: the causes of Session.Err, and of every context derived from Session.Context.
+var (
+	// ErrLost matches, by errors.Is, every end that the caller did not ask for: ErrExpired, ErrLeaseOver, ErrAuth.
+	ErrLost = errors.New("session: lost")
+
+	// ErrExpired says that the ensemble ended the session, which was silent for too long or was closed by force. Its ephemeral
+	// znodes are gone.
+	ErrExpired error = &lossError{"session: expired by the ensemble"}
+
+	// ErrLeaseOver says that the ensemble may have ended the session, since nothing was heard for too long, or a server
+	// answered a reconnection with another session. Its ephemeral znodes exist until the ensemble deletes them.
+	ErrLeaseOver error = &lossError{"session: lease over, nothing heard from the ensemble"}
+
+	// ErrAuth says that the ensemble refused the credentials of Config.Auth or Config.SASL, or demands others.
+	ErrAuth error = &lossError{"session: credentials refused"}
+
+	// ErrClosed says that Close was called. It does not match ErrLost.
+	ErrClosed = errors.New("session: closed")
+)
+
+// Failures of one call.
+var (
+	// ErrUnknownOutcome matches, by errors.Is, the error of a write that may or may not have been carried out: it was sent and
+	// got no reply, because the connection broke or the caller's context ended. A write whose error does not match it was
+	// certainly not carried out.
+	ErrUnknownOutcome = errors.New("session: outcome unknown")
+
+	// ErrNotSent matches, by errors.Is, the error of a request that was never sent and so has no effect: ctx or the session
+	// ended while it waited for a connection, or it was too large.
+	ErrNotSent = errors.New("session: not sent")
+
+	// ErrTooLarge says that a request is longer than servers accept (Config.JuteMaxBuffer), and was not sent; or that a reply is
+	// longer than this package accepts (32 MB), and was skipped. The connection stays; the same call would fail again.
+	ErrTooLarge = errors.New("session: too large")
+
+	// ErrConnection says that the connection broke after the request was sent and before its reply came.
+	ErrConnection = errors.New("session: connection lost before the reply")
+
+	// ErrUnreachable matches, beside ctx's error, that of a call whose ctx ended while there was no connection. The message
+	// tells what each server has answered.
+	ErrUnreachable = errors.New("session: no server reachable")
+
+	// ErrGarbled says that the server sent something that is not ZooKeeper's protocol. The connection was given up.
+	ErrGarbled = errors.New("session: garbled frame from the server")
+
+	// ErrPath matches the error for a path that ZooKeeper would refuse; the message names the path and the rule.
+	ErrPath = errors.New("session: bad path")
+
+	// ErrConfig matches the error for a connect string or Config that can't work; the message names the value and the rule.
+	ErrConfig = errors.New("session: bad configuration")
+)
+
+type lossError struct{ msg string }
+
+func (e *lossError) Error() string        { return e.msg }
+func (e *lossError) Is(target error) bool { return target == ErrLost }
+
+// OpError is the error of one operation on the ensemble.
+type OpError struct {
+	Op   string // "create", "delete", …
+	Path string // as the caller named it
+	Err  error  // the server's answer (zk.ErrNoNode, …), a context's error, ErrConnection, or the session's end
+
+	unknown bool
+	unsent  bool
+}
+
+// Error names the operation, the path (escaped, and cut if long) and the reason.
+func (e *OpError) Error() string {
+	s := "session: " + e.Op + " " + text.Foreign(e.Path) + ": " + e.Err.Error()
+	if e.unknown {
+		s += " (outcome unknown)"
+	}
+	return s
+}
+
+func (e *OpError) Unwrap() error { return e.Err }
+
+// Is matches ErrUnknownOutcome if the write may have been carried out, and ErrNotSent if the request was never sent.
+func (e *OpError) Is(target error) bool {
+	return target == ErrUnknownOutcome && e.unknown || target == ErrNotSent && e.unsent
+}
+
+type sizeError struct {
+	what        string // "request", "reply"
+	size, limit int
+}
+
+func (e *sizeError) Error() string {
+	return fmt.Sprintf("too large: a %s of %d bytes, and %d is the limit", e.what, e.size, e.limit)
+}
+
+func (e *sizeError) Unwrap() error { return ErrTooLarge }
+
+// strangerError says that no ZooKeeper server answered the handshake. It matches ErrGarbled.
+type strangerError struct{ began []byte }
+
+func (e *strangerError) Error() string {
+	switch {
+	case bytes.HasPrefix(e.began, []byte("SSH-")):
+		return "this is an SSH server, not ZooKeeper"
+	case bytes.HasPrefix(e.began, []byte("HTTP")):
+		return "this is an HTTP server, not ZooKeeper's client port"
+	case bytes.HasPrefix(e.began, []byte{0x15, 0x03}): // an alert
+		return "this port speaks TLS, and the connection was made without"
+	}
+	return fmt.Sprintf("this is not a ZooKeeper server: its answer begins with %q", e.began)
+}
+
+func (e *strangerError) Is(target error) bool { return target == ErrGarbled }
+
+// Ended is for the packages of this module: it joins the end that has stopped a call, ctx's or else over, with what has
+// happened to the call or was waited for, so that errors.Is finds both, and also the cause with which ctx was cancelled.
+// But if the cause could be taken for the outcome of the operation, only its text is kept. If there is no end, or what says
+// so already, or is nil, it returns what.
+func Ended(ctx context.Context, over, what error) error {
+	return ended(ctx, over, what)
+}
+
+func (s *Session) ended(ctx context.Context, what error) error { return ended(ctx, s.Err(), what) }
+
+func ended(ctx context.Context, over, what error) error {
+	err := ctx.Err()
+	switch cause := context.Cause(ctx); {
+	case what == nil:
+		return nil
+	case err == nil && over != nil && !errors.Is(what, over):
+		return fmt.Errorf("%w (%w)", over, what)
+	case err == nil || errors.Is(what, err):
+		return what
+	case cause == err: //nolint:errorlint // identity: is there a cause beside the plain error?
+	case outcome(cause):
+		err = fmt.Errorf("%w (%s)", err, text.Foreign(cause.Error())) //nolint:errorlint // the outcome of another operation is not this one's
+	default:
+		err = fmt.Errorf("%w (%w)", err, cause)
+	}
+	return fmt.Errorf("%w while %w", err, what)
+}
+
+// outcome reports whether err would be taken for the outcome of a request.
+func outcome(err error) bool {
+	said := isOne(err, slices.Collect(maps.Values(codes))...) && !errors.Is(err, ErrLost)
+	return said || isOne(err, ErrUnknownOutcome, ErrNotSent, ErrTooLarge, ErrConnection, ErrGarbled, ErrPath)
+}
+
+func isOne(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+}
+
+func pathError(path, rule string) error {
+	if len(path) > 200 {
+		path = path[:200] + "…"
+	}
+	return fmt.Errorf("%w %q: %s", ErrPath, path, rule)
+}
+
+func configError(what string, value any, rule string) error {
+	if d, ok := value.(time.Duration); ok {
+		return fmt.Errorf("%w: %s %v: %s", ErrConfig, what, d, rule)
+	}
+	return fmt.Errorf("%w: %s %q: %s", ErrConfig, what, value, rule)
+}

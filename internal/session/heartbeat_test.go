@@ -1,0 +1,300 @@
+package session_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/zktest"
+)
+
+func TestASessionThatHoldsNothingAsksTheLeaderNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		time.Sleep(time.Hour)
+		n := srv.Requests()
+		require.Zero(t, n[zktest.OpMulti])
+		require.InDelta(t, 2160, n[zktest.OpPing], 30, "a ping every sixth of 10 s")
+		delete(n, zktest.OpPing)
+		delete(n, zktest.OpConnect)
+		require.Empty(t, n)
+		require.NoError(t, s.Alive())
+	})
+}
+
+func TestOneHeartbeatServesASessionHoweverManyHoldIt(t *testing.T) {
+	for _, holders := range []int{1, 2, 1000} {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			s := open(t, srv)
+			held := make([]*session.Retention, holders)
+			node := ephemeral(t, s)
+			for i := range held {
+				held[i] = retain(t, s, node)
+			}
+			time.Sleep(1000 * time.Second) // a hundred timeouts
+			n := srv.Requests()
+			require.InDelta(t, 500, n[zktest.OpMulti], 50, "%d holders: five a timeout", holders)
+			require.InDelta(t, 1700, n[zktest.OpPing], 300, "%d holders: a ping every twentieth of a timeout in between", holders)
+
+			for _, r := range held[1:] {
+				r.Release()
+				r.Release() // which does no harm
+			}
+			time.Sleep(100 * time.Second)
+			require.InDelta(t, 550, srv.Requests()[zktest.OpMulti], 55, "one of %d holders is left", holders)
+			held[0].Release()
+			time.Sleep(time.Second)
+			before := srv.Requests()[zktest.OpMulti]
+			time.Sleep(time.Hour)
+			require.Equal(t, before, srv.Requests()[zktest.OpMulti], "nobody holds")
+		})
+	}
+}
+
+func TestAShortHoldCostsNoHeartbeat(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		for range 100 {
+			r := retain(t, s, ephemeral(t, s)) // a write as locks make them
+			time.Sleep(100 * time.Millisecond)
+			r.Release()
+		}
+		require.Zero(t, srv.Requests()[zktest.OpMulti])
+	})
+}
+
+func TestSafeUntilMovesOnWhileSomethingIsHeld(t *testing.T) {
+	for _, timeout := range []time.Duration{4 * time.Second, 10 * time.Second, 40 * time.Second} {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			s := open(t, srv, func(c *session.Config) { c.Timeout = timeout })
+			retain(t, s, ephemeral(t, s))
+			last := s.SafeUntil()
+			least := timeout
+			for range 600 {
+				time.Sleep(timeout / 30)
+				until := s.SafeUntil()
+				require.False(t, until.Before(last), "it never goes back")
+				last = until
+				least = min(least, time.Until(until))
+			}
+			require.Greater(t, least, timeout/8, "timeout %v: at its shortest", timeout)
+			require.NoError(t, s.Err())
+		})
+	}
+}
+
+func TestRetainAfterAnIdleHourHasAFreshLeaseInOneRoundTrip(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		node := ephemeral(t, s)
+		time.Sleep(time.Hour)
+		require.True(t, s.SafeUntil().Before(time.Now()), "nothing has been confirmed for an hour")
+		start := time.Now()
+		retain(t, s, node)
+		require.Zero(t, time.Since(start))
+		require.Greater(t, time.Until(s.SafeUntil()), s.Timeout()/8)
+		require.Equal(t, 1, srv.Requests()[zktest.OpMulti])
+		require.NoError(t, s.Err())
+		time.Sleep(time.Minute)
+		require.NoError(t, s.Err())
+	})
+}
+
+func TestRetainAfterAWriteCostsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		time.Sleep(time.Hour)
+		retain(t, s, ephemeral(t, s))
+		require.Zero(t, srv.Requests()[zktest.OpMulti])
+	})
+}
+
+func TestRetainReturnsWhenItsContextOrTheSessionEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		node := ephemeral(t, s)
+		time.Sleep(time.Hour)
+		srv.Inject(zktest.Hold().Op(zktest.OpMulti))
+		start := time.Now()
+		_, err := s.Retain(within(t, time.Second), node)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(start))
+		require.NoError(t, s.Err())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.Retain(context.Background(), node)
+			ended <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, s.Close())
+		require.ErrorIs(t, <-ended, session.ErrClosed)
+	})
+}
+
+func TestTheLeaseIsOverBeforeTheServersPatienceIs(t *testing.T) {
+	for name, fault := range map[string]zktest.Fault{
+		"nothing passes": zktest.Freeze(), "no reply arrives": zktest.FreezeReplies(), "no request arrives": zktest.FreezeRequests(),
+	} {
+		for _, timeout := range []time.Duration{4 * time.Second, 10 * time.Second, 40 * time.Second} {
+			t.Run(name+" "+timeout.String(), func(t *testing.T) {
+				for range 6 { // at another moment of the heartbeat each time
+					bubble(t, func(t *testing.T, srv *zktest.Server) {
+						s := open(t, srv, func(c *session.Config) { c.Timeout = timeout })
+						_, err := s.Create(within(t, soon), "/e", nil, session.Ephemeral, session.WorldACL())
+						require.NoError(t, err)
+						retain(t, s, "/e")
+						time.Sleep(timeout + rand.N(timeout))
+						promised := s.SafeUntil()
+						srv.Inject(fault)
+						srv.Inject(zktest.DropRequest().Op(zktest.OpCloseSession)) // it closes a session that it gives up, if the close arrives
+						start := time.Now()
+						<-s.Done()
+						require.Equal(t, session.ErrLeaseOver, s.Err())
+						require.False(t, time.Now().After(s.SafeUntil()), "told before the lease is over")
+						require.Less(t, time.Since(start), timeout)
+						require.NoError(t, s.Close())
+						time.Sleep(time.Until(promised))
+						require.Len(t, srv.Sessions(), 1, "the server has not given it up yet")
+						time.Sleep(2*timeout + 5*time.Second)
+						require.Empty(t, srv.Sessions(), "and does so in the end: nothing of ours keeps it alive")
+						_, there := srv.Node("/e")
+						require.False(t, there)
+					})
+				}
+			})
+		}
+	}
+}
+
+func TestAnIdleSessionIsOverWhenNothingIsHeardForItsTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		time.Sleep(time.Hour)
+		srv.Inject(zktest.Freeze())
+		start := time.Now()
+		<-s.Done()
+		require.Equal(t, session.ErrLeaseOver, s.Err())
+		require.Less(t, time.Since(start), 10*time.Second)
+		require.Greater(t, time.Since(start), 7*time.Second, "not long before it must")
+		require.Len(t, srv.Sessions(), 1)
+	})
+}
+
+// The ensemble counts from the arrival of a request, not from its answer.
+func TestASlowAnswerDoesNotProlongTheLease(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		for phase := range 12 {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s := open(t, srv)
+				if held {
+					retain(t, s, ephemeral(t, s))
+				}
+				srv.Inject(zktest.DelayReply(2 * time.Second))
+				time.Sleep(time.Minute + time.Duration(phase)*300*time.Millisecond)
+				require.NoError(t, s.Err())
+				srv.Inject(zktest.FreezeRequests())
+				start := time.Now()
+				<-s.Done()
+				require.Equal(t, session.ErrLeaseOver, s.Err())
+				require.Less(t, time.Since(start), s.Timeout(), "held %v, phase %d", held, phase)
+			})
+		}
+	}
+}
+
+// An acknowledgement is not confirmed by a write that is sent just after its arrival, however long ago it was requested: the
+// follower that sent it may not have reported the session yet.
+func TestAnAcknowledgementCountsFromItsOwnArrival(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		time.Sleep(time.Minute)
+		srv.Inject(zktest.DelayReply(1900 * time.Millisecond)) // a tick is 2 s
+		asked := time.Now()
+		_, err := s.Exists(within(t, time.Minute), "/")
+		require.NoError(t, err)
+		require.NoError(t, s.CreateAll(within(t, time.Minute), "/n", nil, session.Persistent, everybody))
+		require.Less(t, s.SafeUntil(), asked.Add(s.Timeout()-s.Timeout()/50))
+		require.Greater(t, s.SafeUntil(), asked, "the ones before are confirmed")
+	})
+}
+
+// Servers answer credentials without touching the session, so the ensemble counts from the handshake.
+func TestAnAnswerToCredentialsDoesNotProlongTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		srv.Inject(zktest.DelayReply(time.Second).Op(zktest.OpConnect).Once())
+		start := time.Now()
+		s := open(t, srv, func(c *session.Config) { c.Auth = []session.Auth{{Scheme: "digest", Credential: []byte("u:p")}} })
+		require.Equal(t, time.Second, time.Since(start), "the handshake's answer was slow")
+		srv.Inject(zktest.Freeze())
+		<-s.Done()
+		require.Equal(t, session.ErrLeaseOver, s.Err())
+		require.Less(t, time.Since(start), s.Timeout())
+	})
+}
+
+func TestALeaseOfAFollowerThatLostItsLeaderEndsBeforeTheLeaderEndsTheSession(t *testing.T) {
+	for range 8 {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			follower, err := srv.Follower()
+			require.NoError(t, err)
+			s := open(t, srv, func(c *session.Config) { c.Dial = follower.Dial })
+			_, err = s.Create(within(t, soon), "/e", nil, session.Ephemeral, session.WorldACL())
+			require.NoError(t, err)
+			retain(t, s, "/e")
+			time.Sleep(10*time.Second + rand.N(10*time.Second))
+			follower.CutOff() // it still answers pings
+			<-s.Done()
+			require.Equal(t, session.ErrLeaseOver, s.Err())
+			_, there := srv.Node("/e")
+			require.True(t, there, "the leader has not ended it yet")
+		})
+	}
+}
+
+func TestASessionMovesAwayFromAServerThatHangs(t *testing.T) {
+	for _, timeout := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			for range 8 {
+				bubble(t, func(t *testing.T, srv *zktest.Server) {
+					follower, err := srv.Follower()
+					require.NoError(t, err)
+					s := openAt(t, "leader:1,follower:1", func(c *session.Config) {
+						c.Timeout = timeout
+						c.Dial = func(network, addr string, d time.Duration) (net.Conn, error) {
+							if addr == "follower:1" {
+								return follower.Dial(network, addr, d)
+							}
+							return srv.Dial(network, addr, d)
+						}
+					})
+					retain(t, s, ephemeral(t, s))
+					time.Sleep(timeout + rand.N(timeout))
+					info, ok := srv.Session(s.ID())
+					require.True(t, ok)
+					srv.Inject(zktest.Freeze().Member(info.Member)) // accepts, and says nothing
+					time.Sleep(10 * timeout)
+					require.NoError(t, s.Err(), "the other server is healthy")
+					require.Equal(t, session.Connected, s.State())
+				})
+			}
+		})
+	}
+}
+
+func TestALinkThatDoesNotAnswerIsGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		srv.Inject(zktest.Hold().Op(zktest.OpGetData).Once()) // and everything after it
+		start := time.Now()
+		_, _, err := s.Get(within(t, soon), "/") // answered on the next connection
+		require.NoError(t, err)
+		require.InDelta(t, session.Patience(10*time.Second), time.Since(start), float64(time.Second))
+		require.Equal(t, 2, srv.Requests()[zktest.OpConnect])
+	})
+}

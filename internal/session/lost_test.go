@@ -1,0 +1,87 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/session"
+)
+
+// The create has been sent; ctx ends, and the connection breaks before the waiting call runs again.
+func TestACreateThatLeftHasAnUnknownOutcomeWhateverBreaksBesides(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that it does not run in between
+	for name, create := range map[string]func(ctx context.Context, r *session.Rig) error{
+		"create and list": func(ctx context.Context, r *session.Rig) error {
+			_, _, err := createAndList(ctx, r, "/d/x-", nil, session.EphemeralSequential, session.WorldACL())
+			return err
+		},
+		"transact and list": func(ctx context.Context, r *session.Rig) error {
+			op := session.OpCreate{Path: "/d/x-", ACL: session.WorldACL(), Mode: session.EphemeralSequential}
+			_, _, err := transactAndList(ctx, r, []session.Op{op}, []string{"/d"})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := session.NewRig()
+			ctx, cancel := context.WithCancel(context.Background())
+			got := make(chan error, 1)
+			go func() { got <- create(ctx, r) }()
+			<-r.Woken()
+			require.NoError(t, r.Send())
+			runtime.Gosched() // it waits for the replies
+			cancel()
+			r.Break(errors.New("the connection broke"))
+			require.ErrorIs(t, <-got, session.ErrUnknownOutcome)
+		})
+	}
+}
+
+// A reply refuses a request, and the link fails before the request is queued again: it must fail with the link.
+func TestARequestIsNotPutBackOntoADeadLink(t *testing.T) {
+	for range 20 { // which of the two the call sees first is random
+		r := session.NewRig()
+		got := make(chan error, 1)
+		go func() {
+			_, _, err := createAndList(context.Background(), r, "/d/x-", nil, session.EphemeralSequential, session.WorldACL())
+			got <- err
+		}()
+		<-r.Woken()
+		require.NoError(t, r.Send())
+		r.RefuseAndBreak(errors.New("the connection broke"))
+		select {
+		case err := <-got:
+			require.ErrorIs(t, err, session.ErrExpired)
+		case <-time.After(soon):
+			t.Fatal("the call does not return")
+		}
+	}
+}
+
+// The reader has the reply to a watch whose caller has gone, the link fails, and another caller requests the same watch
+// before the reply is handled.
+func TestALateReplyDoesNotTakeAwayTheNextWatch(t *testing.T) {
+	r := session.NewRig()
+	ctx, cancel := context.WithCancel(context.Background())
+	got := make(chan error, 1)
+	watch := func(ctx context.Context) { _, err := r.Watch(ctx, "/p"); got <- err }
+	go watch(ctx)
+	<-r.Woken()
+	require.NoError(t, r.Send())
+	cancel()
+	require.ErrorIs(t, <-got, context.Canceled)
+	late := r.Take()
+	r.Break(errors.New("silent for too long"))
+	next, done := context.WithTimeout(context.Background(), soon)
+	defer done()
+	go watch(next)
+	require.Eventually(t, func() bool { return r.WatchedPaths() == 1 }, soon, time.Millisecond)
+	late(0)
+	r.Reconnect()
+	require.NoError(t, r.Answer(-101, nil)) // no node: the watch is set
+	require.NoError(t, <-got)
+}

@@ -1,0 +1,308 @@
+package session_test
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/zktest"
+)
+
+var everybody = session.WorldACL()
+
+func TestCreateInEveryMode(t *testing.T) {
+	everywhere(t, func(t *testing.T, g *ground) {
+		for i, mode := range []session.Mode{session.Persistent, session.Ephemeral, session.PersistentSequential, session.EphemeralSequential, session.Container} {
+			asked := g.path("/n" + string(rune('a'+i)) + "-")
+			made, err := g.Create(g.ctx, asked, []byte("data"), mode, everybody)
+			require.NoError(t, err)
+			sequential := mode == session.PersistentSequential || mode == session.EphemeralSequential
+			if sequential {
+				require.Regexp(t, "^"+asked+`\d{10}$`, made.Path)
+			} else {
+				require.Equal(t, asked, made.Path)
+			}
+			data, stat, err := g.Get(g.ctx, made.Path)
+			require.NoError(t, err)
+			require.Equal(t, []byte("data"), data)
+			require.Equal(t, stat.Czxid, made.Czxid)
+			switch mode {
+			case session.Ephemeral, session.EphemeralSequential:
+				require.Equal(t, g.ID(), stat.EphemeralOwner)
+			default:
+				require.Zero(t, stat.EphemeralOwner)
+			}
+			if !sequential {
+				_, err = g.Create(g.ctx, asked, nil, mode, everybody)
+				require.ErrorIs(t, err, zk.ErrNodeExists)
+				require.ErrorContains(t, err, "create "+asked)
+			}
+		}
+		other := g.another()
+		names, _, err := other.List(g.ctx, g.path(""))
+		require.NoError(t, err)
+		require.Len(t, names, 5)
+		require.NoError(t, g.Close())
+		names, _, err = other.List(g.ctx, g.path(""))
+		require.NoError(t, err)
+		require.Len(t, names, 3, "ephemeral znodes go with their session")
+	})
+}
+
+func TestRefusalsAreTheDriversErrorsAndChangeNothing(t *testing.T) {
+	everywhere(t, func(t *testing.T, g *ground) {
+		_, err := g.Create(g.ctx, g.path("/e"), nil, session.Ephemeral, everybody)
+		require.NoError(t, err)
+		require.NoError(t, g.CreateAll(g.ctx, g.path("/d/child"), nil, session.Persistent, everybody))
+		for name, c := range map[string]struct {
+			do   func() error
+			want error
+		}{
+			"create below nothing": {func() error {
+				_, err := g.Create(g.ctx, g.path("/no/x"), nil, session.Ephemeral, everybody)
+				return err
+			}, zk.ErrNoNode},
+			"create below an ephemeral": {func() error { _, err := g.Create(g.ctx, g.path("/e/x"), nil, session.Ephemeral, everybody); return err },
+				zk.ErrNoChildrenForEphemerals},
+			"create with no ACL": {func() error { _, err := g.Create(g.ctx, g.path("/x"), nil, session.Ephemeral, nil); return err }, zk.ErrInvalidACL},
+			"create and list, no parent": {func() error {
+				_, _, err := createAndList(g.ctx, g, g.path("/no/x"), nil, session.Ephemeral, everybody)
+				return err
+			}, zk.ErrNoNode},
+			"delete nothing":           {func() error { return g.Delete(g.ctx, g.path("/no"), -1) }, zk.ErrNoNode},
+			"delete another version":   {func() error { return g.Delete(g.ctx, g.path("/e"), 7) }, zk.ErrBadVersion},
+			"delete with children":     {func() error { return g.Delete(g.ctx, g.path("/d"), -1) }, zk.ErrNotEmpty},
+			"get nothing":              {func() error { _, _, err := g.Get(g.ctx, g.path("/no")); return err }, zk.ErrNoNode},
+			"set nothing":              {func() error { _, err := g.Set(g.ctx, g.path("/no"), nil, -1); return err }, zk.ErrNoNode},
+			"set another version":      {func() error { _, err := g.Set(g.ctx, g.path("/d"), nil, 7); return err }, zk.ErrBadVersion},
+			"list nothing":             {func() error { _, _, err := g.List(g.ctx, g.path("/no")); return err }, zk.ErrNoNode},
+			"exists nothing":           {func() error { _, err := g.Exists(g.ctx, g.path("/no")); return err }, zk.ErrNoNode},
+			"exists now nothing":       {func() error { _, err := existsNow(g.ctx, g, g.path("/no")); return err }, zk.ErrNoNode},
+			"ACL of nothing":           {func() error { _, _, err := g.ACL(g.ctx, g.path("/no")); return err }, zk.ErrNoNode},
+			"set ACL of nothing":       {func() error { _, err := g.SetACL(g.ctx, g.path("/no"), everybody, -1); return err }, zk.ErrNoNode},
+			"set ACL, another version": {func() error { _, err := g.SetACL(g.ctx, g.path("/d"), everybody, 7); return err }, zk.ErrBadVersion},
+		} {
+			err := c.do()
+			require.ErrorIs(t, err, c.want, name)
+			require.NotErrorIs(t, err, session.ErrUnknownOutcome, name)
+			var op *session.OpError
+			require.ErrorAs(t, err, &op, name)
+			require.True(t, strings.HasPrefix(op.Path, g.base), "%s: the path as it was given: %s", name, op.Path)
+		}
+		names, _, err := g.List(g.ctx, g.path(""))
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{"e", "d"}, names)
+	})
+}
+
+func TestSetAndDeleteByVersion(t *testing.T) {
+	everywhere(t, func(t *testing.T, g *ground) {
+		_, err := g.Create(g.ctx, g.path("/x"), []byte("0"), session.Persistent, everybody)
+		require.NoError(t, err)
+		for v := range int32(3) {
+			stat, err := g.Set(g.ctx, g.path("/x"), []byte{byte(v)}, v)
+			require.NoError(t, err)
+			require.Equal(t, v+1, stat.Version)
+		}
+		stat, err := g.Exists(g.ctx, g.path("/x"))
+		require.NoError(t, err)
+		require.EqualValues(t, 3, stat.Version)
+		require.Greater(t, stat.Mzxid, stat.Czxid)
+		require.NoError(t, g.Delete(g.ctx, g.path("/x"), 3))
+		_, err = g.Exists(g.ctx, g.path("/x"))
+		require.ErrorIs(t, err, zk.ErrNoNode)
+	})
+}
+
+func TestAccessLists(t *testing.T) {
+	everywhere(t, func(t *testing.T, g *ground) {
+		auth := func(c *session.Config) {
+			c.Auth = []session.Auth{{Scheme: "digest", Credential: []byte("alice:secret")}}
+		}
+		alice := g.another(auth)
+		closed := zk.DigestACL(zk.PermAll, "alice", "secret")
+		_, err := alice.Create(g.ctx, g.path("/hers"), []byte("x"), session.Persistent, closed)
+		require.NoError(t, err)
+		acl, _, err := alice.ACL(g.ctx, g.path("/hers"))
+		require.NoError(t, err)
+		require.Equal(t, closed, acl)
+
+		_, _, err = g.Get(g.ctx, g.path("/hers"))
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		_, err = g.Set(g.ctx, g.path("/hers"), nil, -1)
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		_, err = g.SetACL(g.ctx, g.path("/hers"), everybody, -1)
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		_, err = g.Create(g.ctx, g.path("/hers/x"), nil, session.Ephemeral, everybody)
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		if _, err = g.Exists(g.ctx, g.path("/hers")); err != nil { // up to 3.8.3 and 3.9.1 everybody may see that a znode exists
+			require.ErrorIs(t, err, zk.ErrNoAuth)
+		}
+
+		stat, err := alice.SetACL(g.ctx, g.path("/hers"), append(closed, zk.ACL{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}), 0)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, stat.Aversion)
+		data, _, err := g.Get(g.ctx, g.path("/hers"))
+		require.NoError(t, err)
+		require.Equal(t, []byte("x"), data)
+
+		both := g.another(auth, func(c *session.Config) {
+			c.Auth = append(c.Auth, session.Auth{Scheme: "digest", Credential: []byte("bob:hidden")})
+		})
+		_, err = both.Create(g.ctx, g.path("/his"), nil, session.Persistent, zk.DigestACL(zk.PermAll, "bob", "hidden"))
+		require.NoError(t, err)
+		for _, p := range []string{"/hers", "/his"} {
+			_, err := both.Set(g.ctx, g.path(p), nil, -1)
+			require.NoError(t, err, "%s: every credential counts", p)
+		}
+	})
+}
+
+func TestRefusedCredentialsEndTheSession(t *testing.T) {
+	everywhere(t, func(t *testing.T, g *ground) {
+		for _, auth := range []session.Auth{{Scheme: "nonesuch", Credential: []byte("x")}} {
+			start := time.Now()
+			conf := session.Config{Auth: []session.Auth{{Scheme: "digest", Credential: []byte("a:b")}, auth}}
+			g.config(&conf)
+			_, err := session.Open(g.ctx, g.connect, conf)
+			require.ErrorIs(t, err, session.ErrAuth)
+			require.ErrorIs(t, err, session.ErrLost)
+			require.ErrorContains(t, err, auth.Scheme, "the message names the scheme")
+			require.NotContains(t, err.Error(), "a:b", "and never a credential")
+			require.Less(t, time.Since(start), 10*time.Second, "it is not tried for ever")
+		}
+	})
+}
+
+func TestCredentialsArePresentedOnEveryConnection(t *testing.T) {
+	reconnectAsAlice(t, func([]byte) {})
+}
+
+func TestCredentialsMayBeWipedOnceTheyHaveBeenHandedOver(t *testing.T) {
+	reconnectAsAlice(t, func(cred []byte) { clear(cred) })
+}
+
+// reconnectAsAlice reads, on several connections in turn, what only alice may read.
+func reconnectAsAlice(t *testing.T, after func(cred []byte)) {
+	t.Helper()
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		cred := []byte("alice:secret")
+		s := open(t, srv, func(c *session.Config) { c.Auth = []session.Auth{{Scheme: "digest", Credential: cred}} })
+		_, err := s.Create(within(t, soon), "/hers", nil, session.Persistent, zk.DigestACL(zk.PermAll, "alice", "secret"))
+		require.NoError(t, err)
+		after(cred)
+		for range 3 {
+			srv.DropConnections()
+			synctest.Wait()
+			_, _, err = s.Get(within(t, soon), "/hers")
+			require.NoError(t, err)
+			time.Sleep(2 * time.Second)
+		}
+	})
+}
+
+func TestAnEmptyContainerGoesByItself(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		require.NoError(t, s.CreateAll(within(t, soon), "/a/box", nil, session.Container, everybody))
+		_, err := s.Create(within(t, soon), "/a/box/x", nil, session.Ephemeral, everybody)
+		require.NoError(t, err)
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, []string{"box"}, srv.Children("/a"))
+		require.NoError(t, s.Delete(within(t, soon), "/a/box/x", -1))
+		time.Sleep(5 * time.Minute)
+		require.Empty(t, srv.Children("/a"))
+		_, there := srv.Node("/a")
+		require.True(t, there, "its parent is persistent")
+	})
+}
+
+func TestCreateAndListShowsTheZnodeInItsList(t *testing.T) {
+	everywhere(t, func(t *testing.T, g *ground) {
+		require.NoError(t, g.CreateAll(g.ctx, g.path("/dir"), nil, session.Persistent, everybody))
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range 20 {
+					made, names, err := createAndList(g.ctx, g, g.path("/dir/x-"), nil, session.EphemeralSequential, everybody)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if stat, err := g.Exists(g.ctx, made.Path); err != nil || stat.Czxid != made.Czxid {
+						t.Error(stat, err)
+					}
+					if own := path.Base(made.Path); !slices.Contains(names, own) {
+						t.Errorf("%s is not in the list that was sent behind its create: %v", own, names)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		names, _, err := g.List(g.ctx, g.path("/dir"))
+		require.NoError(t, err)
+		require.Len(t, names, 160)
+	})
+}
+
+func TestCreateAndListAtTheTop(t *testing.T) {
+	everywhere(t, func(t *testing.T, g *ground) {
+		if g.chroot == "" {
+			return // the root of a shared server belongs to no test
+		}
+		made, names, err := createAndList(g.ctx, g, "/x", nil, session.Ephemeral, everybody)
+		require.NoError(t, err)
+		require.Equal(t, "/x", made.Path)
+		require.Equal(t, []string{"x"}, names)
+	})
+}
+
+func TestSyncAndExistsNow(t *testing.T) {
+	everywhere(t, func(t *testing.T, g *ground) {
+		require.NoError(t, g.Sync(g.ctx, g.path("")))
+		require.NoError(t, g.Sync(g.ctx, g.path("/no")), "of a path that is not there, too")
+		other := g.another()
+		for range 20 {
+			made, err := other.Create(g.ctx, g.path("/x"), nil, session.Ephemeral, everybody)
+			require.NoError(t, err)
+			stat, err := existsNow(g.ctx, g, g.path("/x"))
+			require.NoError(t, err)
+			require.Equal(t, made.Czxid, stat.Czxid)
+			require.NoError(t, other.Delete(g.ctx, g.path("/x"), -1))
+			_, err = existsNow(g.ctx, g, g.path("/x"))
+			require.ErrorIs(t, err, zk.ErrNoNode)
+		}
+	})
+}
+
+func TestTheChrootIsPutOnAndTakenOff(t *testing.T) {
+	everywhere(t, func(t *testing.T, g *ground) {
+		plain := openAt(t, g.connect, g.config)
+		made, err := g.Create(g.ctx, g.path("/a-"), []byte("x"), session.PersistentSequential, everybody)
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(made.Path, g.path("/a-")))
+		data, _, err := plain.Get(g.ctx, g.chroot+made.Path)
+		require.NoError(t, err)
+		require.Equal(t, []byte("x"), data)
+		resps, err := g.Multi(g.ctx, session.OpCreate{Path: g.path("/m-"), Mode: session.EphemeralSequential, ACL: everybody})
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(resps[0].String, g.path("/m-")), resps[0].String)
+		w, err := g.Watch(g.ctx, made.Path)
+		require.NoError(t, err)
+		require.NoError(t, plain.Delete(g.ctx, g.chroot+made.Path, -1))
+		eventually(t, w.Fired(), "the deletion seen through the chroot")
+		stat, err := g.Exists(g.ctx, g.path(""))
+		require.NoError(t, err)
+		outside, err := plain.Exists(g.ctx, g.outside(""))
+		require.NoError(t, err)
+		require.Equal(t, outside, stat, "the top of the chroot is the chroot")
+	})
+}

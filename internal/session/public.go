@@ -1,0 +1,43 @@
+package session
+
+import (
+	"github.com/go-zookeeper/zk"
+	"github.com/zklock/locker/session"
+)
+
+// What users name stands in package session of the module's top, which has no more than that.
+type (
+	Change      = session.Change
+	Created     = session.Created
+	Dialer      = session.Dialer
+	Mode        = session.Mode
+	Negotiation = session.Negotiation
+	Op          = session.Op
+	OpCheck     = session.OpCheck
+	OpCreate    = session.OpCreate
+	OpDelete    = session.OpDelete
+	OpSet       = session.OpSet
+	SASL        = session.SASL
+	State       = session.State
+)
+
+const (
+	Connecting   = session.Connecting
+	Connected    = session.Connected
+	Disconnected = session.Disconnected
+	Over         = session.Over
+
+	Persistent           = session.Persistent
+	Ephemeral            = session.Ephemeral
+	PersistentSequential = session.PersistentSequential
+	EphemeralSequential  = session.EphemeralSequential
+	Container            = session.Container
+)
+
+// WorldACL is ZooKeeper's default access list: every client may do everything.
+func WorldACL() []zk.ACL { return session.WorldACL() }
+
+// DigestMD5 is a SASL mechanism.
+func DigestMD5(user, password string) SASL { return session.DigestMD5(user, password) }
+
+var _ session.Session = (*Session)(nil)

@@ -1,0 +1,187 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Attached returns what the locks of this session have in common: what create returned in the first call of all.
+func (s *Session) Attached(create func() any) any {
+	s.attaching.Do(func() { s.attached = create() })
+	return s.attached
+}
+
+// Retention is one lock's claim that the session's lease is kept: see Session.Retain. Its methods may be called
+// concurrently.
+type Retention struct {
+	s *Session
+
+	// Guarded by Session.mu.
+	nodes     []string // as the caller named them; not changed in place; nil: released
+	next      int      // index in nodes of the znode that this retention's next heartbeat checks
+	at        int      // index in Session.toCheck; −1: not there
+	missing   string   // the znode that was found missing; "": none
+	onMissing func(node string)
+}
+
+// Retain marks the session as protecting a lock: until Release its lease is confirmed through the leader by heartbeats, each of
+// which checks one of the znodes retained, and the session is over, for its holders, when the confirmed lease is. Each lock
+// releases only its own Retention; with a counter, a second Release would end the protection of another lock.
+//
+// nodes, one at least, are ephemeral znodes of the session, which exist only together: heartbeats check them in turn. When
+// Retain returns nil, SafeUntil is at least an eighth of the timeout ahead. Mostly it is already, and nothing is sent; after a
+// long time without a write it takes one round trip to the leader. An error says that the session, or ctx, ended first, or
+// that there is no such znode (zk.ErrNoNode); then there is nothing to Release.
+func (s *Session) Retain(ctx context.Context, nodes ...string) (*Retention, error) {
+	for checked := false; ; checked = true {
+		if err := s.Err(); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		t := s.lease.timeout
+		enough := t / freshPart
+		if checked { // the leader has just confirmed: an eighth or, if writes are slow, what the next heartbeat needs
+			enough = max(t/minPart, min(s.writeTook+t/10, t/2))
+		}
+		if s.lease.end(true).Sub(s.clock.now()) >= enough {
+			r := s.retainLocked(nodes)
+			s.mu.Unlock()
+			return r, nil
+		}
+		c, slow := s.conn, s.writeTook > t/minPart
+		s.mu.Unlock()
+		if checked && slow && c != nil {
+			c.fail(errThin)
+		} else if checked { // too early: the follower needs time to report this session to the leader
+			if !s.rest(ctx, t/20) {
+				return nil, s.ended(ctx, errors.New("waiting for the leader to confirm the session"))
+			}
+		}
+		if _, err := one(ctx, s, s.check(nodes[0])); err != nil && !errors.Is(err, zk.ErrNoAuth) {
+			return nil, err
+		}
+	}
+}
+
+// retainLocked counts one more holder. A heartbeat that looks soon enough, within a twentieth of the timeout, is not woken.
+func (s *Session) retainLocked(nodes []string) *Retention {
+	r := &Retention{s: s, nodes: nodes}
+	s.addLocked(r)
+	if s.retentions++; s.retentions == 1 {
+		s.retainedSince = s.clock.stamp()
+		s.moveDeadlineLocked()
+		if s.lease.end(true).Sub(s.retainedSince) < s.lease.thin() {
+			s.wakeHeartbeat()
+		}
+	}
+	return r
+}
+
+func (s *Session) addLocked(r *Retention) {
+	r.at = len(s.toCheck)
+	s.toCheck = append(s.toCheck, r)
+}
+
+func (s *Session) dropLocked(r *Retention) {
+	if r.at < 0 {
+		return
+	}
+	last := len(s.toCheck) - 1
+	s.toCheck[r.at] = s.toCheck[last]
+	s.toCheck[r.at].at = r.at
+	s.toCheck[last] = nil
+	s.toCheck = s.toCheck[:last]
+	r.at = -1
+}
+
+// Release undoes the Retain. It may be called more than once.
+func (r *Retention) Release() {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if r.nodes == nil {
+		return
+	}
+	r.nodes, r.missing, r.onMissing = nil, "", nil
+	r.s.dropLocked(r)
+	if r.s.retentions--; r.s.retentions == 0 {
+		r.s.moveDeadlineLocked()
+	}
+}
+
+// OnMissing has fn called, in a goroutine of the session's, should a heartbeat find one of the znodes missing, or have found it
+// so already. The next heartbeats check the znodes of others.
+func (r *Retention) OnMissing(fn func(node string)) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.onMissing = fn
+	r.reportLocked()
+}
+
+func (r *Retention) foundMissing(node string) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if slices.Contains(r.nodes, node) {
+		r.missing = node
+		r.s.dropLocked(r)
+		r.reportLocked()
+	}
+}
+
+func (r *Retention) reportLocked() {
+	if missing, fn := r.missing, r.onMissing; missing != "" && fn != nil {
+		r.s.spawnLocked(func() { fn(missing) })
+	}
+}
+
+// check returns the write that confirms the lease: a multi that checks that node exists. It changes nothing, but a majority
+// has to acknowledge it. A multi without an operation would not do: servers carry it out without a look at the session. A
+// refusal, because the znode is gone or we may not read it, confirms too: the leader checks the session first.
+func (s *Session) check(node string) *Result[Transaction] {
+	r := newRequest(opMulti, "heartbeat", node)
+	// The ensemble gave us this name: it is sent even if CheckPath would refuse it.
+	_ = s.appendOp(r, OpCheck{Path: node, Version: -1})
+	r.repeatable = true // it changes nothing
+	return s.transaction(r)
+}
+
+// beatLocked returns the next heartbeat. toCheck is not empty.
+func (s *Session) beatLocked(now time.Time) *request {
+	s.nextChecked = (s.nextChecked + 1) % len(s.toCheck)
+	r := s.toCheck[s.nextChecked]
+	node := r.nodes[r.next]
+	r.next = (r.next + 1) % len(r.nodes)
+	req := s.check(node).r
+	req.urgent, req.done = true, nil // no call waits for it
+	req.hook = func(code int32) {
+		if code == codeNoNode {
+			r.foundMissing(node)
+		}
+	}
+	s.beatAt = now
+	return req
+}
+
+// beatDueLocked returns the time until the next heartbeat is due: lease.beatEvery after the latest of three instants: the
+// latest acknowledged write was sent; the latest heartbeat, perhaps still unanswered, was queued; the first hold began, so
+// that a short hold costs no heartbeat. If no more of the lease is left than a write takes beyond lease.thin, only the first
+// two count. When the lease runs thin: a twentieth of the timeout after the later of the first two. At once on a connection
+// whose handshake no write has confirmed. Never when toCheck is empty: the loss of all that was held has been reported.
+func (s *Session) beatDueLocked(now time.Time) time.Duration {
+	last, left := later(s.writeSent, s.beatAt), s.lease.end(true).Sub(now)
+	switch {
+	case len(s.toCheck) == 0:
+		return math.MaxInt64
+	case last.IsZero():
+		return 0
+	case left < s.lease.thin():
+		return last.Add(s.lease.timeout / 20).Sub(now)
+	case left >= s.lease.thin()+s.writeTook:
+		last = later(last, s.retainedSince)
+	}
+	return last.Add(s.lease.beatEvery()).Sub(now)
+}

@@ -1,0 +1,195 @@
+package session_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/zktest"
+)
+
+// If the leader refuses a heartbeat because it is closing the session, or because the session has moved, the code is inside a
+// reply whose header says OK.
+func TestAHeartbeatThatSaysExpiredInsideEndsTheSessionAndConfirmsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		retain(t, s, ephemeral(t, s))
+		time.Sleep(time.Minute)
+		refused := srv.Inject(zktest.AnswerInside(zktest.CodeSessionExpired).Op(zktest.OpMulti))
+		before := s.SafeUntil()
+		eventually(t, s.Done(), "the end of the session")
+		require.Equal(t, 1, refused.Hits(), "the first ends it")
+		require.Equal(t, session.ErrExpired, s.Err())
+		require.Equal(t, before, s.SafeUntil())
+	})
+}
+
+func TestAHeartbeatThatSaysMovedInsideConfirmsNothingAndCostsTheConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		retain(t, s, ephemeral(t, s))
+		time.Sleep(time.Minute)
+		refused := srv.Inject(zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti).Once())
+		connects := srv.Requests()[zktest.OpConnect]
+		require.NoError(t, refused.Wait(within(t, soon), 1))
+		time.Sleep(time.Second)
+		require.Equal(t, connects+1, srv.Requests()[zktest.OpConnect])
+		require.NoError(t, s.Err())
+
+		srv.Inject(zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti))
+		eventually(t, s.Done(), "the end of the session")
+		require.Equal(t, session.ErrLeaseOver, s.Err(), "as long as nothing else is heard the lease is not confirmed")
+		require.Len(t, srv.Sessions(), 1)
+	})
+}
+
+// The same for a transaction of the caller, wherever in its results the code is.
+func TestCodesOfTheSessionInsideAnyMultiAreOfTheSession(t *testing.T) {
+	create := session.OpCreate{Path: "/n", ACL: everybody}
+	check := session.OpCheck{Path: "/", Version: -1}
+	t.Run("expired", func(t *testing.T) {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			s := open(t, srv)
+			srv.Inject(zktest.AnswerInside(zktest.CodeSessionExpired).Op(zktest.OpMulti))
+			_, err := s.Multi(within(t, soon), create, check)
+			require.ErrorIs(t, err, session.ErrExpired)
+			require.NotErrorIs(t, err, session.ErrUnknownOutcome, "the server says that nothing was done")
+			require.Equal(t, session.ErrExpired, s.Err())
+		})
+	})
+	t.Run("moved", func(t *testing.T) {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			s := open(t, srv)
+			srv.Inject(zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti).Once())
+			_, err := s.Multi(within(t, soon), create, check)
+			require.NoError(t, err, "made on the next connection")
+			require.Equal(t, 2, srv.Requests()[zktest.OpConnect])
+			_, there := srv.Node("/n")
+			require.True(t, there)
+		})
+	})
+	for name, c := range map[string]struct {
+		op, header int32
+		codes      []int32
+		want       int32
+	}{
+		"all well":                           {14, 0, []int32{0, 0}, 0},
+		"refused":                            {14, 0, []int32{0, -101, -2}, -101},
+		"expired":                            {14, 0, []int32{-112, -2}, -112},
+		"expired behind another refusal":     {14, 0, []int32{-101, -112, -2}, -112},
+		"moved, the last of three":           {14, 0, []int32{0, 0, -118}, -118},
+		"no multi":                           {1, 0, []int32{-112}, 0},
+		"the header refuses":                 {14, -102, []int32{0}, -102},
+		"a consequence of nothing":           {14, 0, []int32{-2}, 0},
+		"the header says that it is expired": {14, -112, nil, -112},
+	} {
+		require.Equal(t, c.want, session.Verdict(c.op, c.header, c.codes...), name)
+	}
+}
+
+// Each heartbeat checks one of the znodes that are held, in turn, so that no permission on the root is needed.
+func TestHeartbeatsCheckTheZnodesThatAreHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		nodes := []string{ephemeral(t, s), ephemeral(t, s), ephemeral(t, s)}
+		var checks []*zktest.Injection
+		for _, node := range nodes {
+			retain(t, s, node)
+			checks = append(checks, srv.Inject(zktest.Delay(0).Op(zktest.OpMulti).Path(node)))
+		}
+		time.Sleep(30 * s.Timeout())
+		total := 0
+		for _, in := range checks {
+			require.InDelta(t, 50, in.Hits(), 6)
+			total += in.Hits()
+		}
+		require.Equal(t, srv.Requests()[zktest.OpMulti], total, "and nothing else")
+		require.InDelta(t, 150, total, 15, "one every fifth of the timeout")
+	})
+}
+
+// The znodes of one hold are checked in turn, with no more heartbeats than one znode needs.
+func TestHeartbeatsCheckEveryZnodeOfAHoldOfSeveral(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		nodes := []string{ephemeral(t, s), ephemeral(t, s), ephemeral(t, s)}
+		var checks []*zktest.Injection
+		for _, node := range nodes {
+			checks = append(checks, srv.Inject(zktest.Delay(0).Op(zktest.OpMulti).Path(node)))
+		}
+		r, err := s.Retain(within(t, soon), nodes...)
+		require.NoError(t, err)
+		time.Sleep(30 * s.Timeout())
+		for _, in := range checks {
+			require.InDelta(t, 50, in.Hits(), 6)
+		}
+		require.InDelta(t, 150, srv.Requests()[zktest.OpMulti], 15, "one every fifth of the timeout")
+
+		told := make(chan string, 2)
+		r.OnMissing(func(node string) { told <- node })
+		require.NoError(t, srv.Delete(nodes[2]))
+		time.Sleep(s.Timeout())
+		require.Equal(t, nodes[2], <-told, "of whichever is missing")
+		r.Release()
+	})
+}
+
+// When every znode that was held is found missing, there is nothing to check, and the timer does not fire again at once.
+func TestAKeeperWithNothingLeftToCheckWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRig()
+		defer r.Stop()
+		held, err := r.Retain(within(t, soon), "/held")
+		require.NoError(t, err)
+		defer held.Release()
+		timeout := r.Timeout()
+		time.Sleep(timeout / 4)
+		r.NextBeat()
+		require.NoError(t, r.Answer(-101, nil), "there is no such znode")
+		time.Sleep(timeout / 4)
+		for range 3 {
+			require.GreaterOrEqual(t, r.NextBeat(), timeout/20)
+		}
+	})
+}
+
+// A heartbeat that finds the znode gone notifies its holder and still confirms the lease; the next ones check the znodes of
+// the other holders.
+func TestAHolderWhoseZnodeAHeartbeatFindsGoneIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		a, b := ephemeral(t, s), ephemeral(t, s)
+		told := make(chan string, 2)
+		gone, stays := retain(t, s, a), retain(t, s, b)
+		gone.OnMissing(func(node string) { told <- node })
+		stays.OnMissing(func(node string) { told <- node })
+		time.Sleep(time.Minute)
+		require.NoError(t, srv.Delete(a))
+		time.Sleep(s.Timeout())
+		require.Equal(t, a, <-told)
+		time.Sleep(time.Hour)
+		require.NoError(t, s.Err())
+		require.Empty(t, told)
+		late := make(chan string, 1)
+		gone.OnMissing(func(node string) { late <- node })
+		require.Equal(t, a, <-late, "whoever asks later is told as well")
+		gone.Release()
+		stays.Release()
+	})
+}
+
+func TestRetainOfAZnodeThatIsNotThereIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		time.Sleep(time.Hour) // so that it has to ask
+		_, err := s.Retain(within(t, soon), "/nothing")
+		require.ErrorIs(t, err, zk.ErrNoNode)
+		require.Zero(t, srv.Requests()[zktest.OpCreate])
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, srv.Requests()[zktest.OpMulti], "it is not retained")
+	})
+}

@@ -1,0 +1,280 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Session is one ZooKeeper session: it survives the loss of connections and servers, and ends once, for good. Its methods
+// may be called concurrently.
+type Session struct {
+	cfg        config
+	clock      clock
+	deadline   *deadline    // the end of the session; moves with the lease
+	heartbeat  *time.Timer  // see heartbeat.go
+	wakes      atomic.Int64 // times that the heartbeat was woken
+	dialer     *dialer
+	driver     *driver
+	watches    *watches
+	ephemerals *ephemerals
+	notes      chan Change // see noteLocked
+
+	ctx context.Context // ends with the session; its cause is Err
+	cut context.CancelCauseFunc
+
+	ending sync.Once      // starts shutdown
+	joined chan struct{}  // closed when everything has been joined
+	bg     sync.WaitGroup // conns, their ends, heartbeats, tell and Go
+
+	looking chan struct{} // taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
+
+	attaching sync.Once // sets attached, which locks use
+	attached  any
+
+	mu            sync.Mutex // guards what follows
+	state         State      // never Over: see State
+	id            int64
+	granted       time.Duration // the timeout, by the latest handshake
+	tick          time.Duration // of the servers, or longer; 0: not found out yet
+	lease         lease
+	zxid          int64 // the latest seen, in replies and notifications; see watches.answered
+	unseen        bool  // a notification without a zxid has come, and no reply with a zxid since
+	conn          *conn // carries requests; nil unless Connected
+	latest        *conn // the latest dialled, perhaps still shaking hands
+	ready         chan struct{}
+	connectedAt   time.Time
+	retentions    int // not yet released: while there is one, the session is retained
+	retainedSince time.Time
+	toCheck       []*Retention  // retentions whose znodes heartbeats check
+	nextChecked   int           // index in toCheck of the Retention that the latest heartbeat checked
+	writeSent     time.Time     // when the latest acknowledged write was sent
+	beatAt        time.Time     // when the latest heartbeat was queued on this conn
+	handshakeTook time.Duration // duration of the latest handshake
+	writeTook     time.Duration // duration of the latest acknowledged write
+	rested        time.Time     // when nextRest was last called
+	resting       time.Duration // what it returned
+	stalls        int           // conns given up for silence since the last prompt reply to a write
+}
+
+// Open opens a session with the ensemble of the connect string ("zk1:2181,zk2:2181/chroot") and waits for its first
+// connection. The session outlives ctx, which bounds this call only; Close ends it.
+//
+// After an error nothing is left but, at worst, a session without znodes, which the ensemble ends after its timeout. A
+// connect string, path or Config that can't work is refused before any I/O (ErrConfig, ErrPath). If ctx ends first, the
+// error matches ctx's and says what each server that was tried answered. ErrAuth: the ensemble refused the credentials.
+func Open(ctx context.Context, connect string, conf Config) (*Session, error) {
+	s, err := Start(connect, conf)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Established(ctx); err != nil {
+		s.end(ErrClosed) // ctx is over
+		return nil, fmt.Errorf("session: open %s: %w", connect, err)
+	}
+	return s, nil
+}
+
+// Start is Open without waiting: the session connects in the background, and its operations wait for that. An error is about
+// the connect string or conf; no I/O was done.
+func Start(connect string, conf Config) (*Session, error) {
+	cfg, err := conf.check(connect)
+	if err != nil {
+		return nil, err
+	}
+	s := newSession(cfg)
+	if cfg.OnState != nil || cfg.Logger != nil {
+		s.notes = make(chan Change, maxNotes)
+		s.bg.Go(s.tell)
+	}
+	if err := s.driver.start(); err != nil {
+		s.cut(err)
+		s.noteLocked(Change{State: Over, Err: err}) // no other call can need the mutex yet
+		s.bg.Wait()
+		return nil, err
+	}
+	return s, nil
+}
+
+func newSession(cfg config) *Session {
+	s := &Session{cfg: cfg, tick: cfg.TickTime, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
+	s.ctx, s.cut = context.WithCancelCause(context.Background())
+	s.deadline = newDeadline(&s.clock, s.watchLease)
+	s.heartbeat = time.AfterFunc(math.MaxInt64, func() { s.spawn(s.beatOnce) })
+	s.dialer = &dialer{s: s, tried: map[string]error{}}
+	s.watches = newWatches(s)
+	s.ephemerals = newEphemerals(min(mostRoom, cfg.JuteMaxBuffer/2), len(cfg.chroot))
+	s.driver = &driver{s: s, started: make(chan struct{})}
+	return s
+}
+
+// Established waits for the session's first connection, as long as ctx and the session last. Nil: ID and Timeout are the
+// ensemble's; the session may be Disconnected again.
+func (s *Session) Established(ctx context.Context) error {
+	if s.State() == Disconnected {
+		return nil
+	}
+	_, err := s.await(ctx)
+	return err
+}
+
+// ID returns the session's id.
+func (s *Session) ID() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id
+}
+
+// Timeout returns the session timeout that the ensemble granted.
+func (s *Session) Timeout() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cmp.Or(s.granted, s.cfg.Timeout)
+}
+
+// TickTime returns the servers' tick that the lease allows for: Config's or, without one, half of the least session timeout
+// that a server grants; 0 before that is known.
+func (s *Session) TickTime() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tick
+}
+
+// SafeUntil returns the instant, on the local clock, before which the ensemble can't have ended the session by itself, as
+// far as its leader has confirmed. While a lock is held it advances with every heartbeat; otherwise only with writes, and
+// may be past. A session that is closed by force ends earlier. It moves back only if a server that was asked to take the
+// session over has not answered, since that server may have granted a shorter timeout.
+func (s *Session) SafeUntil() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clock.local(s.lease.safeUntil())
+}
+
+// Server returns the address of the connected server, or "" if there is none.
+func (s *Session) Server() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Err() != nil || s.conn == nil {
+		return ""
+	}
+	return s.conn.server
+}
+
+// Done is closed when the session has ended, or may have: the ensemble said so, its lease is over, or it was closed.
+func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
+
+// Err returns nil while the session lasts, then why it ended: ErrExpired, ErrLeaseOver, ErrAuth or ErrClosed.
+func (s *Session) Err() error { return context.Cause(s.ctx) }
+
+// Context returns a context that ends with the session; its cause is Err.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Close ends the session, and with it its ephemeral znodes: at once if a server is connected, else when the ensemble expires
+// it. It returns when everything that the session had running has ended, after about 2 s at the latest. It may be called
+// more than once, and always returns nil.
+func (s *Session) Close() error {
+	s.end(ErrClosed)
+	<-s.joined
+	return nil
+}
+
+// Go runs fn in a goroutine of the session: ctx ends with it, and Close joins it. False: the session is over, and fn is not
+// run.
+func (s *Session) Go(fn func(ctx context.Context)) bool {
+	return s.spawn(func() { fn(s.ctx) })
+}
+
+func (s *Session) spawn(fn func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.spawnLocked(fn)
+}
+
+func (s *Session) spawnLocked(fn func()) bool {
+	if s.Err() != nil { // shutdown may be waiting for bg
+		return false
+	}
+	s.bg.Go(fn)
+	return true
+}
+
+// shutdown makes the driver close the connection, then closes it by force, and joins everything. Close waits for it.
+func (s *Session) shutdown() {
+	defer close(s.joined)
+	s.deadline.timer.Stop()
+	s.mu.Lock() // from here on spawn and dialled find the session over
+	latest, connected := s.latest, s.conn != nil
+	s.noteLocked(Change{State: Over, ID: s.id, Err: s.Err()})
+	s.mu.Unlock()
+	// Only for our caller's Close the server is asked to end the session. A lost session may still be alive until SafeUntil,
+	// and nothing may free its locks before: so the connection is cut, and the session runs out.
+	byCaller := errors.Is(s.Err(), ErrClosed)
+	if !byCaller && latest != nil {
+		latest.fail(s.Err())
+	}
+	stopped := s.driver.stop()
+	if byCaller && connected {
+		// The close has been sent. Even if no reply arrives it may reach the server, which then hangs up; the timer bounds the
+		// wait. The driver waits a second meanwhile; the rest ends when the connection is closed below.
+		select {
+		case <-latest.dead:
+		case <-time.After(min(time.Second, s.cfg.Timeout/4)):
+		}
+	}
+	if latest != nil { // whatever the driver thinks: an open socket would keep the session alive
+		latest.fail(ErrClosed)
+	}
+	<-stopped
+	s.bg.Wait()
+	s.heartbeat.Stop()
+}
+
+// dialled notes the conn that is about to shake hands. False: the session is over, and shutdown does not know c.
+func (s *Session) dialled(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Err() != nil {
+		return false
+	}
+	s.latest = c
+	return true
+}
+
+// await returns the conn that carries requests; it waits for one as long as ctx and the session last.
+func (s *Session) await(ctx context.Context) (*conn, error) {
+	if err := s.Err(); err != nil && ctx.Err() == nil {
+		return nil, err // it has waited for nothing
+	}
+	for {
+		s.mu.Lock()
+		c, ready := s.conn, s.ready
+		s.mu.Unlock()
+		switch {
+		case ctx.Err() != nil || s.Err() != nil:
+			return nil, s.ended(ctx, s.waitingFor("about to send"))
+		case c != nil:
+			return c, nil
+		}
+		select {
+		case <-ready:
+		case <-s.ctx.Done():
+		case <-ctx.Done():
+		}
+	}
+}
+
+// waitingFor says what a call waits for: a connection, or what if there is one.
+func (s *Session) waitingFor(what string) error {
+	s.mu.Lock()
+	connected := s.conn != nil
+	s.mu.Unlock()
+	if connected {
+		return errors.New(what)
+	}
+	return fmt.Errorf("waiting for a connection: %w", s.dialer.report())
+}

@@ -1,0 +1,217 @@
+package session_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/zktest"
+)
+
+func fired(w *session.Watch) bool {
+	select {
+	case <-w.Fired():
+		return true
+	default:
+		return false
+	}
+}
+
+func watch(t *testing.T, s *session.Session, path string) *session.Watch {
+	t.Helper()
+	w, err := s.Watch(within(t, soon), path)
+	require.NoError(t, err)
+	return w
+}
+
+// requireNoWatches checks that neither the session nor the server has a watch.
+func requireNoWatches(t *testing.T, srv *zktest.Server, s *session.Session) {
+	t.Helper()
+	synctest.Wait()
+	require.Zero(t, srv.WatchCount(), "watches at the server: %v", srv.Watches())
+	require.Zero(t, s.WatchedPaths(), "paths in the table")
+}
+
+func TestAHundredWaitersShareOneWatch(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/x", nil))
+		s := open(t, srv)
+		var ws []*session.Watch
+		for range 100 {
+			w := watch(t, s, "/x")
+			require.True(t, w.Exists)
+			ws = append(ws, w)
+		}
+		require.Equal(t, 1, srv.Requests()[zktest.OpExists])
+		require.Equal(t, 1, srv.WatchCount())
+		require.NoError(t, srv.Delete("/x"))
+		synctest.Wait()
+		for _, w := range ws {
+			require.True(t, fired(w))
+			require.Equal(t, zk.EventNodeDeleted, w.Event())
+			w.Close()
+			w.Close()
+		}
+		require.Equal(t, 1, srv.Notifications())
+		require.Zero(t, srv.Requests()[zktest.OpRemoveWatches], "what has fired needs no taking away")
+		requireNoWatches(t, srv, s)
+	})
+}
+
+func TestWaitersThatAskAtOnceShareOneRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/x", nil))
+		s := open(t, srv)
+		fault := srv.Inject(zktest.HoldReply().Op(zktest.OpExists))
+		ws := make(chan *session.Watch, 50)
+		for range 50 {
+			s.Go(func(ctx context.Context) {
+				if w, err := s.Watch(ctx, "/x"); err == nil {
+					ws <- w
+				}
+			})
+		}
+		synctest.Wait()
+		fault.Remove()
+		for range 50 {
+			(<-ws).Close()
+		}
+		require.Equal(t, 1, srv.Requests()[zktest.OpExists])
+		requireNoWatches(t, srv, s)
+	})
+}
+
+func TestTheLastCloseTakesTheWatchAwayAtTheServer(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/x", nil))
+		s := open(t, srv)
+		first, second := watch(t, s, "/x"), watch(t, s, "/x")
+		first.Close()
+		first.Close()
+		synctest.Wait()
+		require.Equal(t, 1, srv.WatchCount(), "somebody still waits")
+		second.Close()
+		requireNoWatches(t, srv, s)
+		require.Equal(t, 1, srv.Requests()[zktest.OpRemoveWatches])
+		require.NoError(t, srv.Delete("/x"))
+		synctest.Wait()
+		require.False(t, fired(first) || fired(second), "closed watches don't fire")
+		require.Zero(t, srv.Notifications())
+	})
+}
+
+func TestAWatchWhoseContextEndsBeforeItIsSetIsTakenAway(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/x", nil))
+		s := open(t, srv)
+		fault := srv.Inject(zktest.HoldReply().Op(zktest.OpExists))
+		_, err := s.Watch(within(t, time.Second), "/x")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "waiting for the watch to be set")
+		fault.Remove()
+		requireNoWatches(t, srv, s)
+	})
+}
+
+func TestThenIsCalledOnceWhenItFiresAndNotWhenItIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/x", nil))
+		s := open(t, srv)
+		var calls atomic.Int32
+		count := func(zk.EventType) { calls.Add(1) }
+		before := watch(t, s, "/x")
+		before.Then(count)
+		closed := watch(t, s, "/x")
+		closed.Then(count)
+		closed.Close()
+		late := watch(t, s, "/x")
+		never := watch(t, s, "/y")
+		never.Then(count)
+		require.NoError(t, srv.Delete("/x"))
+		synctest.Wait()
+		require.EqualValues(t, 1, calls.Load())
+		late.Then(count)
+		synctest.Wait()
+		require.EqualValues(t, 2, calls.Load(), "it has fired already")
+		require.NoError(t, s.Close())
+		require.EqualValues(t, 2, calls.Load(), "the end of the session is no event of the znode's")
+	})
+}
+
+func TestThenMayUseTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/x", nil))
+		s := open(t, srv)
+		seen := make(chan error, 1)
+		watch(t, s, "/x").Then(func(zk.EventType) {
+			_, err := s.Watch(s.Context(), "/x")
+			if err == nil {
+				_, _, err = s.Get(s.Context(), "/x")
+			}
+			seen <- err
+		})
+		require.NoError(t, srv.SetData("/x", []byte("1")))
+		require.NoError(t, <-seen)
+	})
+}
+
+func TestWatchCloseAndFireHammered(t *testing.T) {
+	srv := zktest.Run(t)
+	s := open(t, srv)
+	const paths = 5
+	deadline := time.Now().Add(3 * time.Second)
+	ctx := within(t, soon)
+	var wg sync.WaitGroup
+	var rounds atomic.Int64
+	for range 8 {
+		wg.Go(func() {
+			for time.Now().Before(deadline) {
+				short, cancel := context.WithTimeout(ctx, rand.N(3*time.Millisecond))
+				w, err := s.Watch(short, fmt.Sprintf("/%d", rand.N(paths)))
+				cancel()
+				if err != nil {
+					continue
+				}
+				if rand.N(2) == 0 {
+					w.Then(func(zk.EventType) { rounds.Add(1) })
+				}
+				select {
+				case <-w.Fired():
+				case <-time.After(rand.N(2 * time.Millisecond)):
+				}
+				w.Close()
+				rounds.Add(1)
+			}
+		})
+	}
+	wg.Go(func() {
+		drop := time.NewTicker(1100 * time.Millisecond) // a connection that lasted for a second is replaced at once
+		defer drop.Stop()
+		for time.Now().Before(deadline) {
+			p := fmt.Sprintf("/%d", rand.N(paths))
+			if err := srv.Create(p, nil); err != nil {
+				_ = srv.Delete(p) // whichever it is
+			}
+			select {
+			case <-drop.C:
+				srv.DropConnections()
+			default:
+			}
+		}
+	})
+	wg.Wait()
+	require.NoError(t, s.Err())
+	require.Greater(t, rounds.Load(), int64(100))
+	require.NoError(t, s.Sync(ctx, "/")) // everything before it has been answered
+	require.NoError(t, srv.Await(ctx, func() bool { return srv.WatchCount() == 0 && s.WatchedPaths() == 0 }),
+		"%d watches at the server, %d paths in the table", srv.WatchCount(), s.WatchedPaths())
+}
