@@ -14,19 +14,20 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // ends are calls of a ticket that holds, which lose their session at a moment of the test's choice.
 var ends = map[string]struct {
 	queues []recipe.Queue
-	op     zktest.Op
+	op     fault.Op
 	behind bool // it waited behind another contender, and leaves by its mark
 	call   func(*recipe.Ticket, context.Context) error
 }{
-	"a release":            {[]recipe.Queue{queue()}, zktest.OpDelete, false, (*recipe.Ticket).Leave},
-	"a release by a mark":  {[]recipe.Queue{queue()}, zktest.OpMulti, true, (*recipe.Ticket).Leave},
-	"a release of several": {[]recipe.Queue{{Dir: "/l", Kind: recipe.Lock, ACL: session.WorldACL()}, {Dir: "/m", Kind: recipe.Lock, ACL: session.WorldACL()}}, zktest.OpMulti, false, (*recipe.Ticket).Leave},
-	"new data": {[]recipe.Queue{queue()}, zktest.OpSetData, false, func(t *recipe.Ticket, ctx context.Context) error {
+	"a release":            {[]recipe.Queue{queue()}, fault.OpDelete, false, (*recipe.Ticket).Leave},
+	"a release by a mark":  {[]recipe.Queue{queue()}, fault.OpMulti, true, (*recipe.Ticket).Leave},
+	"a release of several": {[]recipe.Queue{{Dir: "/l", Kind: recipe.Lock, ACL: session.WorldACL()}, {Dir: "/m", Kind: recipe.Lock, ACL: session.WorldACL()}}, fault.OpMulti, false, (*recipe.Ticket).Leave},
+	"new data": {[]recipe.Queue{queue()}, fault.OpSetData, false, func(t *recipe.Ticket, ctx context.Context) error {
 		return t.SetData(ctx, []byte("new"))
 	}},
 }
@@ -62,13 +63,13 @@ func eachEnd(t *testing.T, do func(t *testing.T, srv *zktest.Server, s *session.
 	}
 }
 
-// Scenario 81: what is sent meets a fault, and the session or ctx ends at each moment at which the call looks whether to go
+// Scenario 81: what is sent meets a failure, and the session or ctx ends at each moment at which the call looks whether to go
 // on. The error says so, unless a server had refused the call before: an answer decides.
 func TestTheErrorOfACallSaysWhatHasEndedItWheneverThatEnds(t *testing.T) {
 	for call, c := range ends {
-		for name, fault := range map[string]zktest.Fault{
-			"lost and carried out": zktest.CloseAfter().Once(), "lost": zktest.CloseBefore().Once(),
-			"refused": zktest.Answer(zktest.CodeNoAuth), "refused inside": zktest.AnswerInside(zktest.CodeNoAuth), "gone": zktest.Answer(zktest.CodeNoNode),
+		for name, failure := range map[string]fault.Fault{
+			"lost and carried out": fault.CloseAfter().Once(), "lost": fault.CloseBefore().Once(),
+			"refused": fault.Answer(fault.CodeNoAuth), "refused inside": fault.AnswerInside(fault.CodeNoAuth), "gone": fault.Answer(fault.CodeNoNode),
 		} {
 			t.Run(call+", "+name, func(t *testing.T) {
 				eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
@@ -85,7 +86,7 @@ func TestTheErrorOfACallSaysWhatHasEndedItWheneverThatEnds(t *testing.T) {
 						require.NoError(t, ahead.Leave(within(t, soon)))
 					}
 					require.NoError(t, <-waits)
-					srv.Inject(fault.Op(c.op).Session(s.ID()))
+					srv.Inject(failure.Op(c.op).Session(s.ID()))
 					err = c.call(ticket, ctx)
 					if !ctx.Reached() || err == nil {
 						return
@@ -103,10 +104,10 @@ func TestTheErrorOfACallSaysWhatHasEndedItWheneverThatEnds(t *testing.T) {
 func TestATryThatHasFoundTheLockBusySaysSo(t *testing.T) {
 	eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
 		require.NoError(t, enter(t, queue(), open(t, srv)).Wait(within(t, soon)))
-		srv.Inject(zktest.Answer(zktest.CodeNoNode).Op(zktest.OpGetChildren2).Session(s.ID()).Once()) // it is not in the first list
+		srv.Inject(fault.Answer(fault.CodeNoNode).Op(fault.OpGetChildren2).Session(s.ID()).Once()) // it is not in the first list
 		_, err := recipe.Try(ctx, s, queue())
 		require.NotEqual(t, errors.Is(err, recipe.ErrBusy), errors.Is(err, says), "%v", err)
-		if srv.Requests()[zktest.OpCreate] > 1 {
+		if srv.Requests()[fault.OpCreate] > 1 {
 			require.ErrorIs(t, err, recipe.ErrBusy)
 		}
 	})
@@ -118,7 +119,7 @@ func TestAResizeThatIsStoppedSaysWhatHasStoppedIt(t *testing.T) {
 		size := recipe.NewSize(2)
 		q := recipe.Queue{Dir: "/s", Kind: recipe.Permits, Permits: 1, Size: size, ACL: session.WorldACL()}
 		enter(t, q, open(t, srv))
-		lost := srv.Inject(zktest.CloseBefore().Op(zktest.OpSetData).Once())
+		lost := srv.Inject(fault.CloseBefore().Op(fault.OpSetData).Once())
 		if err := size.Resize(ctx, s, q, 3); err != nil {
 			require.ErrorIs(t, err, says)
 			require.Equal(t, lost.Hits() > 0, errors.Is(err, session.ErrUnknownOutcome), "%v", err)
@@ -147,10 +148,10 @@ func TestAWaitThatCanNotEndSaysSo(t *testing.T) {
 // A call that queues behind another contender ends with its place in line when its context does, and with the session's end
 // when that was first, whatever it was told last.
 func TestTheErrorOfACallThatWaitsSaysWhatHasEndedIt(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{
-		"all well": zktest.Delay(0), "a create whose reply is lost": zktest.CloseAfter().Op(zktest.OpCreate, zktest.OpCreate2).Once(),
-		"a predecessor that may not be read": zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpExists, zktest.OpGetData),
-		"a predecessor that seems gone":      zktest.Answer(zktest.CodeNoNode).Op(zktest.OpExists, zktest.OpGetData),
+	for name, failure := range map[string]fault.Fault{
+		"all well": fault.Delay(0), "a create whose reply is lost": fault.CloseAfter().Op(fault.OpCreate, fault.OpCreate2).Once(),
+		"a predecessor that may not be read": fault.Answer(fault.CodeNoAuth).Op(fault.OpExists, fault.OpGetData),
+		"a predecessor that seems gone":      fault.Answer(fault.CodeNoNode).Op(fault.OpExists, fault.OpGetData),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for at, reached := int32(1), true; reached; at++ {
@@ -158,7 +159,7 @@ func TestTheErrorOfACallThatWaitsSaysWhatHasEndedIt(t *testing.T) {
 					ahead := enter(t, queue(), open(t, srv))
 					require.NoError(t, ahead.Wait(within(t, soon)))
 					s := open(t, srv)
-					srv.Inject(fault.Session(s.ID()))
+					srv.Inject(failure.Session(s.ID()))
 					ctx := locktest.EndAt(within(t, time.Second), at, func() {
 						require.NoError(t, srv.Expire(s.ID()))
 						<-s.Done()

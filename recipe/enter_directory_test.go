@@ -11,6 +11,7 @@ import (
 
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // The first contender of a directory makes the directory and its znode in one transaction, and holds without a list.
@@ -23,9 +24,9 @@ func TestTheFirstContenderOfADirectoryMakesItWithItsZnode(t *testing.T) {
 				ticket := enter(t, q, s)
 				require.NoError(t, ticket.Wait(within(t, soon)))
 				made := srv.Requests()
-				require.Equal(t, []int{1, 1, 1}, []int{made[zktest.OpCreate], made[zktest.OpGetChildren2], made[zktest.OpMulti]},
+				require.Equal(t, []int{1, 1, 1}, []int{made[fault.OpCreate], made[fault.OpGetChildren2], made[fault.OpMulti]},
 					"a create and a list, which find no directory, and the transaction")
-				require.Zero(t, made[zktest.OpCreateContainer])
+				require.Zero(t, made[fault.OpCreateContainer])
 				dir, err := s.Exists(within(t, soon), "/l")
 				require.NoError(t, err)
 				require.Equal(t, ticket.Czxid(), dir.Czxid)
@@ -41,14 +42,14 @@ func TestTheFirstContenderOfADirectoryMakesItWithItsZnode(t *testing.T) {
 
 // Whatever happens to the transaction, the contender has one znode in the end.
 func TestADirectorysFirstContenderHasOneZnodeWhateverBecomesOfItsTransaction(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{
-		"request lost": zktest.CloseBefore(), "reply lost": zktest.CloseAfter(),
-		"refused": zktest.Answer(zktest.CodeNoAuth),
+	for name, failure := range map[string]fault.Fault{
+		"request lost": fault.CloseBefore(), "reply lost": fault.CloseAfter(),
+		"refused": fault.Answer(fault.CodeNoAuth),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				s := open(t, srv)
-				struck := srv.Inject(fault.Op(zktest.OpMulti).Once())
+				struck := srv.Inject(failure.Op(fault.OpMulti).Once())
 				ticket := enter(t, queue(), s)
 				require.NoError(t, ticket.Wait(within(t, soon)))
 				require.Equal(t, 1, struck.Hits())
@@ -65,7 +66,7 @@ func TestADirectorysFirstContenderHasOneZnodeWhateverBecomesOfItsTransaction(t *
 func TestAContenderWhoseDirectoryIsMadeMeanwhileWaitsForItsPredecessor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		a, b := open(t, srv), open(t, srv)
-		late := srv.Inject(zktest.Hold().Op(zktest.OpMulti).Session(b.ID()).Once())
+		late := srv.Inject(fault.Hold().Op(fault.OpMulti).Session(b.ID()).Once())
 		entered := make(chan *recipe.Ticket, 1)
 		go func() {
 			ticket, err := recipe.Enter(t.Context(), b, queue())

@@ -15,6 +15,7 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // noChildren turns the reply to a list into that of an empty directory, as a server answers that
@@ -25,16 +26,16 @@ var noChildren = relisted(func([][]byte) [][]byte { return nil })
 // (Lists cannot be counted: whether the server reads a list behind a create after which it closes the connection is random.)
 func missedByTheFirstLook(srv *zktest.Server) *atomic.Int32 {
 	var synced, missed atomic.Int32
-	srv.Inject(zktest.Garble(func(reply []byte) []byte {
+	srv.Inject(fault.Garble(func(reply []byte) []byte {
 		synced.Add(1)
 		return reply
-	}).Op(zktest.OpSync))
-	srv.Inject(zktest.Garble(func(reply []byte) []byte {
+	}).Op(fault.OpSync))
+	srv.Inject(fault.Garble(func(reply []byte) []byte {
 		if synced.Load() == 0 || !missed.CompareAndSwap(0, 1) {
 			return reply
 		}
 		return noChildren(reply)
-	}).Op(zktest.OpGetChildren2))
+	}).Op(fault.OpGetChildren2))
 	return &missed
 }
 
@@ -67,7 +68,7 @@ func TestACreateThatTheFirstLookMissesIsNotLeftBehindWhenCtxEndsBeforeTheNext(t 
 		s := open(t, srv)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Once())
+		srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Once())
 		missed := missedByTheFirstLook(srv)
 		q := recipe.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL(), Retried: func(error) { cancel() }}
 		_, err := recipe.Enter(ctx, s, q)
@@ -86,9 +87,9 @@ func TestTheSweeperDeletesAllThatOneContenderHasMade(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/a", nil))
 		s := open(t, srv)
-		srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Times(2))
+		srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Times(2))
 		missed := missedByTheFirstLook(srv)
-		held := srv.Inject(zktest.Hold().Op(zktest.OpSync).After(1))
+		held := srv.Inject(fault.Hold().Op(fault.OpSync).After(1))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := recipe.Enter(ctx, s, recipe.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()})
@@ -110,8 +111,8 @@ func TestACreateWhoseReplyIsLostLeavesNoZnodeWhoseStatIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/l", nil))
 		s := open(t, srv)
-		srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Once())
-		srv.Inject(zktest.Answer(zktest.CodeMarshallingError).Op(zktest.OpExists).Times(5))
+		srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Once())
+		srv.Inject(fault.Answer(fault.CodeMarshallingError).Op(fault.OpExists).Times(5))
 		ticket, err := recipe.Enter(within(t, soon), s, queue())
 		if err == nil {
 			require.NoError(t, ticket.Wait(within(t, soon)), "nobody else is there")
@@ -130,9 +131,9 @@ func TestAZnodeThatTheFirstLookMissedIsDeletedThoughItsStatIsRefusedForAWhile(t 
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			require.NoError(t, srv.Create("/l", nil))
 			s := open(t, srv)
-			srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Once())
+			srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Once())
 			missed := missedByTheFirstLook(srv)
-			srv.Inject(zktest.Answer(zktest.CodeMarshallingError).Op(zktest.OpExists).Times(refusals))
+			srv.Inject(fault.Answer(fault.CodeMarshallingError).Op(fault.OpExists).Times(refusals))
 			ticket := enter(t, queue(), s)
 			require.EqualValues(t, 1, missed.Load())
 			require.NoError(t, ticket.Wait(within(t, soon)), "only its own znode is before it")
@@ -155,10 +156,10 @@ func TestScenario76_OnlyPlacesOfOneTransactionAreAdopted(t *testing.T) {
 				}
 				s, other := open(t, srv), open(t, srv)
 				for _, dir := range missed {
-					srv.Inject(zktest.Garble(noChildren).Op(zktest.OpGetChildren2).Path(dir).Session(s.ID()).Once())
+					srv.Inject(fault.Garble(noChildren).Op(fault.OpGetChildren2).Path(dir).Session(s.ID()).Once())
 				}
-				srv.Inject(zktest.Garble(reversed).Op(zktest.OpGetChildren2).Path("/b").Session(s.ID()))
-				lost := srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Path("/a/*").Session(s.ID()).Times(2))
+				srv.Inject(fault.Garble(reversed).Op(fault.OpGetChildren2).Path("/b").Session(s.ID()))
+				lost := srv.Inject(fault.CloseAfter().Op(fault.OpMulti).Path("/a/*").Session(s.ID()).Times(2))
 				var rival *recipe.Ticket
 				queues = slices.Clone(others)
 				queues[0].Retried = func(error) {
@@ -203,9 +204,9 @@ func TestScenario76_OfTwoOwnPlacesTheFirstIsAdopted(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				require.NoError(t, srv.Create("/a", nil))
 				s := open(t, srv)
-				lost := srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Times(2))
+				lost := srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Times(2))
 				missed := missedByTheFirstLook(srv)
-				srv.Inject(zktest.Garble(turn).Op(zktest.OpGetChildren2))
+				srv.Inject(fault.Garble(turn).Op(fault.OpGetChildren2))
 				ticket, err := recipe.Try(within(t, soon), s, recipe.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()})
 				require.NoError(t, err, "nobody else is there")
 				require.Equal(t, 2, lost.Hits())
@@ -225,15 +226,15 @@ func TestScenario76_APlaceThatIsNotAdoptedIsNotLeftBehindWhereTheLookMissesIt(t 
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/a", nil))
 		s := open(t, srv)
-		lost := srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Times(2))
+		lost := srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Times(2))
 		missed := missedByTheFirstLook(srv)
 		var late atomic.Bool
-		srv.Inject(zktest.Garble(relisted(func(names [][]byte) [][]byte {
+		srv.Inject(fault.Garble(relisted(func(names [][]byte) [][]byte {
 			if len(names) == 2 && late.CompareAndSwap(false, true) {
 				return names[:1]
 			}
 			return names
-		})).Op(zktest.OpGetChildren2))
+		})).Op(fault.OpGetChildren2))
 		ticket := enter(t, recipe.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()}, s)
 		require.Equal(t, 2, lost.Hits())
 		require.EqualValues(t, 1, missed.Load())

@@ -11,6 +11,7 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Holds that did not wait share the request that sets their watches, whether they began together or not. Each is notified of
@@ -44,7 +45,7 @@ func TestHoldsOfASessionAreWatchedTogether(t *testing.T) {
 		time.Sleep(recipe.WatchAfter / 2)
 		synctest.Wait()
 		require.Equal(t, together-2+later, srv.WatchCount())
-		require.LessOrEqual(t, srv.Requests()[zktest.OpSetWatches]-before[zktest.OpSetWatches], 3)
+		require.LessOrEqual(t, srv.Requests()[fault.OpSetWatches]-before[fault.OpSetWatches], 3)
 
 		for _, i := range []int{1, together - 1, together + later - 1} {
 			require.NoError(t, srv.Delete(tickets[i].Nodes()[0]))
@@ -58,7 +59,7 @@ func TestHoldsOfASessionAreWatchedTogether(t *testing.T) {
 
 // A server in trouble refuses to set the watches, together and one by one. They are set when it has recovered.
 func TestOwnZnodesAreWatchedOnceTheServerIsOutOfTrouble(t *testing.T) {
-	for name, ops := range map[string][]zktest.Op{"setWatches": {zktest.OpSetWatches}, "Stat": {zktest.OpExists}} {
+	for name, ops := range map[string][]fault.Op{"setWatches": {fault.OpSetWatches}, "Stat": {fault.OpExists}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				s := open(t, srv)
@@ -71,7 +72,7 @@ func TestOwnZnodesAreWatchedOnceTheServerIsOutOfTrouble(t *testing.T) {
 					require.NoError(t, tickets[i].Wait(within(t, soon)))
 					tickets[i].Guard(func(err error) { lost <- err })
 				}
-				trouble := srv.Inject(zktest.Answer(zktest.CodeMarshallingError).Op(ops...))
+				trouble := srv.Inject(fault.Answer(fault.CodeMarshallingError).Op(ops...))
 				time.Sleep(10 * time.Second)
 				trouble.Remove()
 				time.Sleep(time.Second)
@@ -100,11 +101,11 @@ func TestAZnodeThatIsSetIsWatchedAgainOnce(t *testing.T) {
 		}
 		asked := 0
 		for range 8 {
-			before := requests(srv, zktest.OpSetWatches, zktest.OpExists)
+			before := requests(srv, fault.OpSetWatches, fault.OpExists)
 			_, err = other.Multi(t.Context(), ops...)
 			require.NoError(t, err)
 			time.Sleep(time.Second)
-			asked = requests(srv, zktest.OpSetWatches, zktest.OpExists) - before
+			asked = requests(srv, fault.OpSetWatches, fault.OpExists) - before
 		}
 		require.LessOrEqual(t, asked, 8, "requests for two events")
 		require.NoError(t, g.Leave(t.Context()))
@@ -125,7 +126,7 @@ func TestTheLeaseIsKeptUntilTheHolderHasHeardOfTheLoss(t *testing.T) {
 		require.NoError(t, srv.Delete(g.Nodes()[1]))
 		<-told
 		time.Sleep(time.Second) // plain pings are answered
-		f := srv.Inject(zktest.Freeze())
+		f := srv.Inject(fault.Freeze())
 		safe := s.SafeUntil()
 		time.Sleep(time.Until(safe))
 		synctest.Wait()

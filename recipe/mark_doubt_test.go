@@ -11,6 +11,7 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // How a waiter treats marks that it must not, or cannot, believe.
@@ -124,8 +125,8 @@ func TestAfterAReconnectionTheListDecidesWhateverTheMarkSaid(t *testing.T) {
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				require.NoError(t, <-all[1].done)
 				before := lists(srv)
-				cut := srv.Inject(zktest.Refuse().Session(all[2].s.ID()))
-				away := srv.Inject(zktest.FreezeReplies().Session(all[2].s.ID()))
+				cut := srv.Inject(fault.Refuse().Session(all[2].s.ID()))
+				away := srv.Inject(fault.FreezeReplies().Session(all[2].s.ID()))
 				require.NoError(t, all[1].Leave(within(t, soon))) // mark and deletion are lost together with the connection
 				synctest.Wait()
 				cut.Remove()
@@ -144,7 +145,7 @@ func TestAfterAReconnectionTheListDecidesWhateverTheMarkSaid(t *testing.T) {
 func TestAWordDoesNotHelpAWaiterWhoseOwnZnodeIsGone(t *testing.T) {
 	for name, c := range map[string]func(t *testing.T, srv *zktest.Server, all []placed){
 		"while it is connected": func(t *testing.T, srv *zktest.Server, all []placed) {
-			held := srv.Inject(zktest.Delay(time.Second).Op(zktest.OpNotify).Session(all[2].s.ID()))
+			held := srv.Inject(fault.Delay(time.Second).Op(fault.OpNotify).Session(all[2].s.ID()))
 			defer held.Remove()
 			require.NoError(t, srv.Delete(all[2].node))
 			require.NoError(t, all[1].Leave(within(t, soon)))
@@ -174,7 +175,7 @@ func TestAReleaseThatComesBeforeTheWatchesAreSetCostsAList(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		all := line(t, srv, 2, mutex)
 		s := open(t, srv)
-		held := srv.Inject(zktest.Hold().Op(zktest.OpSetWatches).Session(s.ID()))
+		held := srv.Inject(fault.Hold().Op(fault.OpSetWatches).Session(s.ID()))
 		third := enter(t, queue(), s)
 		done := wait(third, within(t, time.Hour))
 		pending(t, done)
@@ -198,7 +199,7 @@ func TestAWaiterThatWasFoundAgainHearsAMark(t *testing.T) {
 		kind := mutex
 		all := line(t, srv, 2, kind)
 		s := open(t, srv)
-		srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Session(s.ID()).Once())
+		srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Session(s.ID()).Once())
 		third := enter(t, kind(2), s)
 		done := wait(third, within(t, time.Hour))
 		pending(t, done)

@@ -11,6 +11,7 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // placed is a ticket in line, with its own session, and its call of Wait.
@@ -47,7 +48,7 @@ func lineIn(t *testing.T, n int, kind func(i int) recipe.Queue, in func() *sessi
 
 func mutex(int) recipe.Queue { return queue() }
 
-func lists(srv *zktest.Server) int { return srv.Requests()[zktest.OpGetChildren2] }
+func lists(srv *zktest.Server) int { return srv.Requests()[fault.OpGetChildren2] }
 
 // holdsAtOnce requires that p holds before any time passes, after the given number of further lists.
 func holdsAtOnce(t *testing.T, srv *zktest.Server, p placed, before, more int) {

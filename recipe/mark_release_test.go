@@ -7,22 +7,23 @@ import (
 
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // If the server refuses the mark, the release is sent as a plain delete.
 func TestAReleaseWhoseMarkIsRefusedIsAPlainDelete(t *testing.T) {
 	for name, refuse := range map[string]func(t *testing.T, srv *zktest.Server, p placed){
 		"permission": func(_ *testing.T, srv *zktest.Server, p placed) {
-			srv.Inject(zktest.AnswerInside(zktest.CodeNoAuth).Op(zktest.OpMulti).Path(p.node + "*"))
+			srv.Inject(fault.AnswerInside(fault.CodeNoAuth).Op(fault.OpMulti).Path(p.node + "*"))
 		},
 		"quota": func(_ *testing.T, srv *zktest.Server, p placed) {
-			srv.Inject(zktest.AnswerInside(-125).Op(zktest.OpMulti).Path(p.node + "*"))
+			srv.Inject(fault.AnswerInside(-125).Op(fault.OpMulti).Path(p.node + "*"))
 		},
 		"a znode of its name": func(t *testing.T, srv *zktest.Server, p placed) {
 			require.NoError(t, srv.Create(p.node+"-released", nil))
 		},
 		"an answer to the whole": func(_ *testing.T, srv *zktest.Server, p placed) {
-			srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpMulti).Path(p.node + "*"))
+			srv.Inject(fault.Answer(fault.CodeUnimplemented).Op(fault.OpMulti).Path(p.node + "*"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,13 +44,13 @@ func TestAReleaseWhoseMarkIsRefusedIsAPlainDelete(t *testing.T) {
 
 // The reply to a release is lost. Whether the release was carried out or not, the next contender holds, and no znode stays counted.
 func TestAReleaseWhoseReplyIsLostIsMadeAgain(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{"carried out": zktest.CloseAfter(), "not carried out": zktest.CloseBefore()} {
+	for name, failure := range map[string]fault.Fault{"carried out": fault.CloseAfter(), "not carried out": fault.CloseBefore()} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				all := line(t, srv, 3, mutex)
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				require.NoError(t, <-all[1].done)
-				srv.Inject(fault.Op(zktest.OpMulti).Path(all[1].node + "*").Once())
+				srv.Inject(failure.Op(fault.OpMulti).Path(all[1].node + "*").Once())
 				before := lists(srv)
 				require.NoError(t, all[1].Leave(within(t, soon)))
 				require.NoError(t, <-all[2].done)
@@ -68,13 +69,13 @@ func TestAReleaseWithAnAnswerThatProvesNothingIsNoLoss(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				all := line(t, srv, 3, mutex)
 				who := all[0]
-				op := zktest.OpDelete
+				op := fault.OpDelete
 				if marked {
 					require.NoError(t, all[0].Leave(within(t, soon)))
 					require.NoError(t, <-all[1].done)
-					who, op = all[1], zktest.OpMulti
+					who, op = all[1], fault.OpMulti
 				}
-				srv.Inject(zktest.Garble(func(b []byte) []byte {
+				srv.Inject(fault.Garble(func(b []byte) []byte {
 					b = b[:16]
 					copy(b[12:], []byte{0xff, 0xff, 0xff, 0xfb}) // MarshallingError, -5
 					return b

@@ -10,6 +10,7 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // A ticket of several queues leaves each queue in which it had to wait by a mark, and all in one transaction. It leaves no mark in
@@ -91,18 +92,18 @@ func TestSeveralPlacesThatAreGivenUpAreLeftWithoutMarks(t *testing.T) {
 // As with one znode: a release that was carried out succeeds, whatever a server in trouble answers, and one that was not carried
 // out is made again, so that no znode stays.
 func TestAReleaseOfSeveralPlacesWithAnAnswerThatProvesNothingIsARelease(t *testing.T) {
-	trouble := zktest.Garble(func(b []byte) []byte {
+	trouble := fault.Garble(func(b []byte) []byte {
 		b = b[:16]
 		copy(b[12:], []byte{0xff, 0xff, 0xff, 0xfb}) // MarshallingError, -5
 		return b
 	})
 	for name, c := range map[string]struct {
-		fault zktest.Fault
+		fault fault.Fault
 		other bool // another client deletes one of the znodes
 	}{
 		"carried out":                   {trouble, false},
-		"refused, and one was deleted":  {zktest.AnswerInside(-125), true}, // quota
-		"in doubt, and one was deleted": {zktest.Answer(zktest.CodeMarshallingError), true},
+		"refused, and one was deleted":  {fault.AnswerInside(-125), true}, // quota
+		"in doubt, and one was deleted": {fault.Answer(fault.CodeMarshallingError), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -115,7 +116,7 @@ func TestAReleaseOfSeveralPlacesWithAnAnswerThatProvesNothingIsARelease(t *testi
 				if c.other {
 					require.NoError(t, srv.Delete(several.node))
 				}
-				srv.Inject(c.fault.Op(zktest.OpMulti).Path(several.node + "*").Once())
+				srv.Inject(c.fault.Op(fault.OpMulti).Path(several.node + "*").Once())
 				require.NoError(t, several.Leave(within(t, soon)))
 				require.Empty(t, srv.Children("/a"))
 				require.Empty(t, srv.Children("/b"))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestAHolderThatHadToWaitHandsOverByItsMarkAndNoContenderLists(t *testing.T) {
@@ -47,7 +48,7 @@ func TestAHolderThatHadToWaitHandsOverByItsMarkAndNoContenderLists(t *testing.T)
 					}
 					holdsAtOnce(t, srv, all[i+1], before, 0)
 					after := srv.Requests()
-					for _, op := range []zktest.Op{zktest.OpExists, zktest.OpSetWatches, zktest.OpGetData, zktest.OpSync, zktest.OpRemoveWatches, zktest.OpDelete} {
+					for _, op := range []fault.Op{fault.OpExists, fault.OpSetWatches, fault.OpGetData, fault.OpSync, fault.OpRemoveWatches, fault.OpDelete} {
 						require.Equal(t, requests[op], after[op], "%v", op)
 					}
 				}

@@ -14,9 +14,10 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
-func requests(srv *zktest.Server, ops ...zktest.Op) (n int) {
+func requests(srv *zktest.Server, ops ...fault.Op) (n int) {
 	for _, op := range ops {
 		n += int(srv.Requests()[op])
 	}
@@ -59,8 +60,8 @@ func TestCallsThatEndWhileDisconnectedLeaveNothingBehind(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				s := open(t, srv)
 				enter(t, queue(), s)
-				outage := srv.Inject(zktest.Refuse())
-				cut := srv.Inject(zktest.CloseBefore().Op(zktest.OpExists).Once())
+				outage := srv.Inject(fault.Refuse())
+				cut := srv.Inject(fault.CloseBefore().Op(fault.OpExists).Once())
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 				_, err := s.Exists(ctx, "/cut")
 				require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -91,7 +92,7 @@ func TestCallsThatEndWhileDisconnectedLeaveNothingBehind(t *testing.T) {
 				require.NoError(t, s.Err())
 				require.Error(t, err)
 				time.Sleep(2 * time.Second)
-				for _, op := range []zktest.Op{zktest.OpSync, zktest.OpGetChildren2, zktest.OpDelete, zktest.OpCreate} {
+				for _, op := range []fault.Op{fault.OpSync, fault.OpGetChildren2, fault.OpDelete, fault.OpCreate} {
 					require.Equal(t, asked[op], srv.Requests()[op], "requests after the outage: %v", op)
 				}
 			})
@@ -107,14 +108,14 @@ func TestZnodesThatManyCallsMayHaveLeftAreSearchedTogether(t *testing.T) {
 			require.NoError(t, s.CreateAll(within(t, soon), fmt.Sprintf("/l/%d", i), nil, session.Persistent, session.WorldACL()))
 		}
 		before := runtime.NumGoroutine()
-		late := srv.Inject(zktest.HoldReply().Op(zktest.OpCreate)) // the first 256 or so are made, one by one
+		late := srv.Inject(fault.HoldReply().Op(fault.OpCreate)) // the first 256 or so are made, one by one
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		enterMany(t, ctx, s, 1000)
 		synctest.Wait()
 		require.LessOrEqual(t, runtime.NumGoroutine(), before+2, "goroutines after 1,000 calls")
 		late.Remove()
-		looks := []zktest.Op{zktest.OpSync, zktest.OpGetChildren2, zktest.OpExists, zktest.OpMulti}
+		looks := []fault.Op{fault.OpSync, fault.OpGetChildren2, fault.OpExists, fault.OpMulti}
 		asked := requests(srv, looks...)
 		time.Sleep(5 * time.Second)
 		require.LessOrEqual(t, requests(srv, looks...)-asked, 2000, "looks for 1,000 znodes in ten directories")
@@ -135,7 +136,7 @@ func TestZnodesThatManyCallsGaveUpDuringAnOutageAreDeletedTogether(t *testing.T)
 		for range 300 {
 			tickets = append(tickets, enter(t, queue(), s))
 		}
-		hold := srv.Inject(zktest.Freeze())
+		hold := srv.Inject(fault.Freeze())
 		before := runtime.NumGoroutine()
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // A longer wait reads who holds, for messages. A waiter whose turn comes holds before that is answered.
@@ -18,7 +19,7 @@ func TestAWaiterWhoseTurnComesWaitsForNoneOfItsReads(t *testing.T) {
 		all := line(t, srv, 3, mutex)
 		var reads []*zktest.Injection
 		for _, next := range all[1:] {
-			reads = append(reads, srv.Inject(zktest.Hold().Op(zktest.OpExists).Session(next.s.ID())))
+			reads = append(reads, srv.Inject(fault.Hold().Op(fault.OpExists).Session(next.s.ID())))
 		}
 		time.Sleep(2 * recipe.WatchAfter)
 		synctest.Wait()
@@ -54,10 +55,10 @@ func TestScenario78_AWaiterThatIsNotWokenLooksAgain(t *testing.T) {
 					time.Sleep(waited)
 					after := srv.Requests()
 					if name != "semaphore" {
-						require.Equal(t, before[zktest.OpGetChildren2], after[zktest.OpGetChildren2], "lists, though nothing has changed")
-						require.InDelta(t, waited.Minutes(), after[zktest.OpExists]-before[zktest.OpExists], 5, "looks")
+						require.Equal(t, before[fault.OpGetChildren2], after[fault.OpGetChildren2], "lists, though nothing has changed")
+						require.InDelta(t, waited.Minutes(), after[fault.OpExists]-before[fault.OpExists], 5, "looks")
 					}
-					srv.Inject(zktest.DropReply().Op(zktest.OpNotify))
+					srv.Inject(fault.DropReply().Op(fault.OpNotify))
 					began := time.Now()
 					require.NoError(t, all[0].Leave(within(t, soon)))
 					require.NoError(t, <-all[1].done)

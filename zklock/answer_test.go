@@ -14,6 +14,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // stops are the ends that stop a call.
@@ -46,12 +47,12 @@ var stops = map[string]struct {
 // refusal is its error; otherwise the end is.
 func TestARefusalDecidesWhateverEndsBeforeTheCallLooks(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer zktest.Fault // is the refusal, or comes with it
+		answer fault.Fault // is the refusal, or comes with it
 		call   func(*zklock.Mutex, context.Context) (context.Context, *zklock.Hold, error)
 		want   error
 	}{
-		"refused": {zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpCreate, zktest.OpCreate2), (*zklock.Mutex).Lock, zk.ErrNoAuth},
-		"busy":    {zktest.Delay(0).Op(zktest.OpGetChildren2), (*zklock.Mutex).TryLock, zklock.ErrBusy},
+		"refused": {fault.Answer(fault.CodeNoAuth).Op(fault.OpCreate, fault.OpCreate2), (*zklock.Mutex).Lock, zk.ErrNoAuth},
+		"busy":    {fault.Delay(0).Op(fault.OpGetChildren2), (*zklock.Mutex).TryLock, zklock.ErrBusy},
 	} {
 		for what, end := range stops {
 			for kind, opts := range map[string][]zklock.LockOption{"": nil, ", handed on": {zklock.WithLocalHandoff()}} {
@@ -126,7 +127,7 @@ func TestACampaignThatItsContextStopsSaysSo(t *testing.T) {
 	for at, reached := int32(1), true; reached && at < 100; at++ {
 		locktest.Simulate(t, func(s *locktest.Sim) {
 			dir, c := s.Dir("/e"), s.Client()
-			s.Server.Inject(zktest.Answer(-1).Op(zktest.OpCreate, zktest.OpCreate2))
+			s.Server.Inject(fault.Answer(-1).Op(fault.OpCreate, fault.OpCreate2))
 			ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 			defer cancel()
 			looks := locktest.EndAt(ctx, at, cancel)
@@ -184,7 +185,7 @@ func TestARefusalEndsObservingAlthoughTheSessionEnds(t *testing.T) {
 		locktest.Simulate(t, func(s *locktest.Sim) {
 			dir, c := s.Dir("/e"), s.Client()
 			over := c.Current()
-			in := s.Server.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpGetChildren2).Session(over.ID()))
+			in := s.Server.Inject(fault.Answer(fault.CodeNoAuth).Op(fault.OpGetChildren2).Session(over.ID()))
 			ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 			defer cancel()
 			want := zk.ErrNoAuth

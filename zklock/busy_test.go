@@ -10,7 +10,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // triesAt returns, for each kind of lock, a call on the lock at a directory that does not wait.
@@ -63,7 +63,7 @@ func TestACallThatDoesNotWaitIsNotKeptByTheHoldersName(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		hold, try := triesAt["mutex"](s.Client(), "/l")
 		h := s.Take(hold)
-		silent := s.Server.Inject(zktest.Hold().Op(zktest.OpExists))
+		silent := s.Server.Inject(fault.Hold().Op(fault.OpExists))
 		began := time.Now()
 		_, _, err := try(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)

@@ -18,6 +18,7 @@ import (
 	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestDialOfAnUnreachableEnsembleNamesEachServerAndItsAnswer(t *testing.T) {
@@ -156,7 +157,7 @@ func TestALockWhereAuthenticationIsEnforcedSaysSoAtOnce(t *testing.T) {
 	srv := zktest.Run(t)
 	c := locktest.Dial(t, srv)
 	const required = -124 // SESSIONCLOSEDREQUIRESASLAUTH
-	srv.Inject(zktest.Answer(required))
+	srv.Inject(fault.Answer(required))
 	for name, lock := range map[string]locktest.Acquire{
 		"Lock":    c.Mutex("/locks/a").Lock,
 		"TryLock": c.Mutex("/locks/a").TryLock,
@@ -179,7 +180,7 @@ func TestScenarioLocksWorkWhileWritesAreSlow(t *testing.T) {
 		t.Run(slow.String(), func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				a, b := s.Client(), s.Client()
-				s.Server.Inject(zktest.DelayReply(slow).Op(zktest.OpCreate, zktest.OpDelete, zktest.OpSetData, zktest.OpMulti, zktest.OpSync))
+				s.Server.Inject(fault.DelayReply(slow).Op(fault.OpCreate, fault.OpDelete, fault.OpSetData, fault.OpMulti, fault.OpSync))
 				for range 5 {
 					for _, c := range []*locktest.Client{a, b} {
 						ctx, cancel := context.WithTimeout(s.Context(), 2*time.Minute)
@@ -213,7 +214,7 @@ func TestALockThatIsTooLargeForARequestFailsAlone(t *testing.T) {
 		for i := range 40 {
 			require.NoError(s, s.Server.Create("/locks/long/"+string(rune('a'+i%26))+string(rune('a'+i/26))+string(name), nil))
 		}
-		connects := s.Server.Requests()[zktest.OpConnect]
+		connects := s.Server.Requests()[fault.OpConnect]
 		_, _, err = c.Mutex("/locks/long").Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrTooLarge)
 		require.Less(s, len(err.Error()), 400)
@@ -233,7 +234,7 @@ func TestALockThatIsTooLargeForARequestFailsAlone(t *testing.T) {
 		_, _, err = c.MultiLock(paths, zklock.WithOwner(strings.Repeat("x", 60<<10))).Lock(ctx)
 		require.ErrorIs(s, err, zklock.ErrTooLarge)
 
-		require.Equal(s, connects, s.Server.Requests()[zktest.OpConnect], "no connection was lost")
+		require.Equal(s, connects, s.Server.Requests()[fault.OpConnect], "no connection was lost")
 		require.NoError(s, other.Check(s.Context()))
 		require.NoError(s, other.Unlock())
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 var errOwn = errors.New("the work's own error")
@@ -129,12 +130,12 @@ func TestMultiCommitsOnlyWhileTheLockIsHeld(t *testing.T) {
 func TestCheckWhoseContextEndsSaysNothingAboutTheLock(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		h := locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
-		fault := srv.Inject(zktest.Hold().Op(zktest.OpSync))
+		failure := srv.Inject(fault.Hold().Op(fault.OpSync))
 		err := h.Check(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotErrorIs(t, err, zklock.ErrLost)
 		require.NoError(t, h.Err())
-		fault.Remove()
+		failure.Remove()
 		require.NoError(t, h.Check(locktest.Soon(t)))
 	})
 }
@@ -170,21 +171,21 @@ func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 			return s.Server.Leader().Up
 		}, 0},
 		"no reply comes": {func(s *locktest.Sim, c *locktest.Client) func() {
-			return s.Server.Inject(zktest.FreezeReplies().Session(c.SessionID())).Remove
+			return s.Server.Inject(fault.FreezeReplies().Session(c.SessionID())).Remove
 		}, time.Second},
 		"the release is stuck": {func(s *locktest.Sim, c *locktest.Client) func() {
-			return s.Server.Inject(zktest.Hold().Op(zktest.OpDelete, zktest.OpMulti).Session(c.SessionID())).Remove
+			return s.Server.Inject(fault.Hold().Op(fault.OpDelete, fault.OpMulti).Session(c.SessionID())).Remove
 		}, time.Second},
 		"the release breaks the connection": {func(s *locktest.Sim, c *locktest.Client) func() {
-			away := s.Server.Inject(zktest.Refuse())
-			s.Server.Inject(zktest.CloseBefore().Op(zktest.OpDelete, zktest.OpMulti).Session(c.SessionID()).Once())
+			away := s.Server.Inject(fault.Refuse())
+			s.Server.Inject(fault.CloseBefore().Op(fault.OpDelete, fault.OpMulti).Session(c.SessionID()).Once())
 			return away.Remove
 		}, time.Second},
 		"the release is refused": {func(s *locktest.Sim, c *locktest.Client) func() {
-			return s.Server.Inject(zktest.Answer(zktest.CodeMarshallingError).Op(zktest.OpDelete, zktest.OpMulti).Session(c.SessionID())).Remove
+			return s.Server.Inject(fault.Answer(fault.CodeMarshallingError).Op(fault.OpDelete, fault.OpMulti).Session(c.SessionID())).Remove
 		}, time.Second},
 		"the session expires at the release": {func(s *locktest.Sim, c *locktest.Client) func() {
-			s.Server.Inject(zktest.ExpireSession().Op(zktest.OpDelete, zktest.OpMulti).Session(c.SessionID()).Once())
+			s.Server.Inject(fault.ExpireSession().Op(fault.OpDelete, fault.OpMulti).Session(c.SessionID()).Once())
 			return func() {}
 		}, time.Second},
 	} {
@@ -257,7 +258,7 @@ func TestDosErrorTellsWhetherTheWorkWasRunAndHeld(t *testing.T) {
 					err = do(s.Context(), func(ctx context.Context) error {
 						time.Sleep(time.Second)
 						if !notice { // the notification does not arrive
-							s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(c.SessionID()).Once())
+							s.Server.Inject(fault.DropReply().Op(fault.OpNotify).Session(c.SessionID()).Once())
 						}
 						hold, _ := zklock.HoldFrom(ctx, dirs[0])
 						require.NoError(s, s.Server.Delete(hold.Node()))

@@ -12,7 +12,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Elections: scenario 39, and what observers see of it.
@@ -143,7 +143,7 @@ func TestScenario39_TermsOfTwoCandidatesThatTakeTurnsExpiringNeverOverlap(t *tes
 				who = "b"
 			}
 			mu.Unlock()
-			cut := s.Server.Inject(zktest.Freeze().Session(clients[who].SessionID()))
+			cut := s.Server.Inject(fault.Freeze().Session(clients[who].SessionID()))
 			time.AfterFunc(25*time.Second, cut.Remove)
 			time.Sleep(30 * time.Second)
 		}

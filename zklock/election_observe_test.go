@@ -8,11 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/zktest/fault"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
 )
 
 // Tests of what observers of an election see.
@@ -57,7 +58,7 @@ func TestScenario78_AnObserverThatIsNotNotifiedLooksAgain(t *testing.T) {
 		dir, a, onlooker := s.Dir("/e"), s.Client(), s.Client()
 		view := observe(s, onlooker.Election(dir))
 		require.Equal(s, []string{"-"}, view.values())
-		s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(onlooker.SessionID()))
+		s.Server.Inject(fault.DropReply().Op(fault.OpNotify).Session(onlooker.SessionID()))
 		sees := func(within time.Duration, want ...string) {
 			s.Helper()
 			began, seen := time.Now(), []string{}
@@ -101,7 +102,7 @@ func TestObserversSurviveDisconnectsAndTheEndOfTheirSession(t *testing.T) {
 		}
 		// It sees what has changed while it was disconnected when it is connected again.
 		old := watcher.SessionID()
-		cut := s.Server.Inject(zktest.Freeze().Session(old))
+		cut := s.Server.Inject(fault.Freeze().Session(old))
 		require.NoError(s, l.Unlock())
 		lead(s, a.Election(dir), "a again")
 		time.Sleep(30 * time.Second)
@@ -114,20 +115,20 @@ func TestObserversSurviveDisconnectsAndTheEndOfTheirSession(t *testing.T) {
 }
 
 func TestObserversSurviveAServerThatAnswersBadlyForAWhile(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{
-		"list refused":   zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpGetChildren2),
-		"watch refused":  zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpExists),
-		"read refused":   zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpGetData),
-		"list garbled":   garbledLeader().Op(zktest.OpGetChildren2),
-		"read garbled":   garbledLeader().Op(zktest.OpGetData),
-		"reply cut off":  zktest.Truncate(9).Op(zktest.OpGetData),
-		"nothing at all": zktest.CloseBefore().Op(zktest.OpGetData, zktest.OpExists),
+	for name, failure := range map[string]fault.Fault{
+		"list refused":   fault.Answer(fault.CodeOperationTimeout).Op(fault.OpGetChildren2),
+		"watch refused":  fault.Answer(fault.CodeOperationTimeout).Op(fault.OpExists),
+		"read refused":   fault.Answer(fault.CodeOperationTimeout).Op(fault.OpGetData),
+		"list garbled":   garbledLeader().Op(fault.OpGetChildren2),
+		"read garbled":   garbledLeader().Op(fault.OpGetData),
+		"reply cut off":  fault.Truncate(9).Op(fault.OpGetData),
+		"nothing at all": fault.CloseBefore().Op(fault.OpGetData, fault.OpExists),
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, watcher, a := s.Dir("/e"), s.Client(), s.Client()
 				view := observe(s, watcher.Election(dir))
-				s.Server.Inject(fault.Session(watcher.SessionID()).Times(2))
+				s.Server.Inject(failure.Session(watcher.SessionID()).Times(2))
 				lead(s, a.Election(dir), "a")
 				time.Sleep(time.Minute)
 				require.Equal(s, []string{"-", "a"}, view.values())

@@ -13,7 +13,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Elections: scenarios 38 and 40; scenario 39 is in election_expiry_test.go.
@@ -73,31 +73,31 @@ func (x *terms) check(s *locktest.Sim) {
 // mishaps are faults for a campaign; each affects a candidate that enters the queue at dir.
 var mishaps = map[string]func(s *locktest.Sim, c *locktest.Client, dir string){
 	"the create's reply is lost": func(s *locktest.Sim, _ *locktest.Client, dir string) {
-		s.Server.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path(dir + "/*").Times(3))
+		s.Server.Inject(fault.CloseAfter().Op(fault.OpCreate).Path(dir + "/*").Times(3))
 	},
 	"the create is lost": func(s *locktest.Sim, _ *locktest.Client, dir string) {
-		s.Server.Inject(zktest.CloseBefore().Op(zktest.OpCreate).Path(dir + "/*").Times(3))
+		s.Server.Inject(fault.CloseBefore().Op(fault.OpCreate).Path(dir + "/*").Times(3))
 	},
 	"the list's reply is lost": func(s *locktest.Sim, _ *locktest.Client, dir string) {
-		s.Server.Inject(zktest.CloseAfter().Op(zktest.OpGetChildren2).Path(dir).Times(3))
+		s.Server.Inject(fault.CloseAfter().Op(fault.OpGetChildren2).Path(dir).Times(3))
 	},
 	"the create's reply is garbage": func(s *locktest.Sim, _ *locktest.Client, dir string) {
-		s.Server.Inject(garbledLeader().Op(zktest.OpCreate).Path(dir + "/*").Once())
+		s.Server.Inject(garbledLeader().Op(fault.OpCreate).Path(dir + "/*").Once())
 	},
 	"the list is garbage": func(s *locktest.Sim, _ *locktest.Client, dir string) {
-		s.Server.Inject(garbledLeader().Op(zktest.OpGetChildren2).Path(dir).Once())
+		s.Server.Inject(garbledLeader().Op(fault.OpGetChildren2).Path(dir).Once())
 	},
 	"the server times out": func(s *locktest.Sim, _ *locktest.Client, dir string) {
-		s.Server.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpCreate).Path(dir + "/*").Times(2))
+		s.Server.Inject(fault.Answer(fault.CodeOperationTimeout).Op(fault.OpCreate).Path(dir + "/*").Times(2))
 	},
 	"the server can't list": func(s *locktest.Sim, _ *locktest.Client, dir string) {
-		s.Server.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpGetChildren2).Path(dir).Times(2))
+		s.Server.Inject(fault.Answer(fault.CodeOperationTimeout).Op(fault.OpGetChildren2).Path(dir).Times(2))
 	},
 	"the server can't watch": func(s *locktest.Sim, _ *locktest.Client, dir string) {
-		s.Server.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpExists).Path(dir + "/*").Once())
+		s.Server.Inject(fault.Answer(fault.CodeOperationTimeout).Op(fault.OpExists).Path(dir + "/*").Once())
 	},
 	"the session ends when it enters": func(s *locktest.Sim, c *locktest.Client, dir string) {
-		s.Server.Inject(zktest.ExpireSession().Op(zktest.OpCreate).Path(dir + "/*").Session(c.SessionID()).Once())
+		s.Server.Inject(fault.ExpireSession().Op(fault.OpCreate).Path(dir + "/*").Session(c.SessionID()).Once())
 	},
 	"the session ends while it waits": func(s *locktest.Sim, c *locktest.Client, _ string) {
 		id := c.SessionID()
@@ -125,8 +125,8 @@ var mishaps = map[string]func(s *locktest.Sim, c *locktest.Client, dir string){
 }
 
 // garbledLeader makes a reply's body unreadable and leaves its header alone.
-func garbledLeader() zktest.Fault {
-	return zktest.Garble(func(reply []byte) []byte { return append(reply[:16:16], 0x7f, 0xff, 0xff, 0xff) })
+func garbledLeader() fault.Fault {
+	return fault.Garble(func(reply []byte) []byte { return append(reply[:16:16], 0x7f, 0xff, 0xff, 0xff) })
 }
 
 // scenario 38: whatever goes wrong in a campaign, the candidate campaigns again, until it leads.
@@ -217,19 +217,19 @@ var resigns = map[string]struct {
 	gone bool
 }{
 	"the reply is lost": {func(s *locktest.Sim, _ *locktest.Client) {
-		s.Server.Inject(zktest.CloseAfter().Op(zktest.OpDelete).Once())
+		s.Server.Inject(fault.CloseAfter().Op(fault.OpDelete).Once())
 	}, false},
 	"the request is lost": {func(s *locktest.Sim, _ *locktest.Client) {
-		s.Server.Inject(zktest.CloseBefore().Op(zktest.OpDelete).Times(5))
+		s.Server.Inject(fault.CloseBefore().Op(fault.OpDelete).Times(5))
 	}, false},
 	"the reply is garbage": {func(s *locktest.Sim, _ *locktest.Client) {
-		s.Server.Inject(zktest.Truncate(7).Op(zktest.OpDelete).Once())
+		s.Server.Inject(fault.Truncate(7).Op(fault.OpDelete).Once())
 	}, false},
 	"the server refuses it": {func(s *locktest.Sim, _ *locktest.Client) {
-		s.Server.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpDelete).Times(2))
+		s.Server.Inject(fault.Answer(fault.CodeOperationTimeout).Op(fault.OpDelete).Times(2))
 	}, false},
 	"the request is stuck": {func(s *locktest.Sim, _ *locktest.Client) {
-		in := s.Server.Inject(zktest.Hold().Op(zktest.OpDelete).Once())
+		in := s.Server.Inject(fault.Hold().Op(fault.OpDelete).Once())
 		time.AfterFunc(4*time.Second, in.Release)
 	}, false},
 	"no server for a while": {func(s *locktest.Sim, _ *locktest.Client) {
@@ -241,7 +241,7 @@ var resigns = map[string]struct {
 		time.AfterFunc(30*time.Second, s.Server.Leader().Up)
 	}, true},
 	"the session ends instead": {func(s *locktest.Sim, _ *locktest.Client) {
-		s.Server.Inject(zktest.ExpireSession().Op(zktest.OpDelete).Once())
+		s.Server.Inject(fault.ExpireSession().Op(fault.OpDelete).Once())
 	}, true},
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Tests of an Election, from the view of its candidates.
@@ -70,7 +70,7 @@ func TestAProclamationThatCanNotBeMadeChangesNothing(t *testing.T) {
 		_, _, err = e.Campaign(l.Context(), nil)
 		require.ErrorIs(s, err, zklock.ErrDeadlock, "under one's own leadership")
 
-		s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify))
+		s.Server.Inject(fault.DropReply().Op(fault.OpNotify))
 		require.NoError(s, s.Server.Delete(l.Node()))
 		synctest.Wait()
 		require.NoError(s, l.Err(), "it has not heard of it")
@@ -124,7 +124,7 @@ func TestRunEndsWithItsContextInEveryState(t *testing.T) {
 		"while it waits":   {func(s *locktest.Sim, dir string) { lead(s, s.Client().Election(dir), "x") }, time.Minute},
 		"while it leads":   {func(*locktest.Sim, string) {}, time.Minute},
 		"between two terms": {func(s *locktest.Sim, dir string) { // each is over at once
-			s.Server.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpCreate).Path(dir + "/*"))
+			s.Server.Inject(fault.Answer(fault.CodeOperationTimeout).Op(fault.OpCreate).Path(dir + "/*"))
 		}, 1500 * time.Millisecond},
 		"without a server": {func(s *locktest.Sim, _ string) { s.Server.Leader().Down() }, time.Minute},
 	} {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // As with errgroup.WithContext: the cause of the context is the error of other work, which is an answer of ZooKeeper. It says nothing
@@ -55,7 +55,7 @@ var endedCalls = map[string]func(s *locktest.Sim, c *locktest.Client, cause erro
 	},
 	"create in flight": func(s *locktest.Sim, c *locktest.Client, cause error) {
 		s.Unlock(s.Lock(s.Client().Mutex("/l")))
-		in := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(c.SessionID()))
+		in := s.Server.Inject(fault.Hold().Op(fault.OpCreate).Session(c.SessionID()))
 		ctx, end := withCause(cause)
 		call := locktest.Go(ctx, c.Mutex("/l").Lock)
 		time.Sleep(100 * time.Millisecond)
@@ -80,7 +80,7 @@ var endedCalls = map[string]func(s *locktest.Sim, c *locktest.Client, cause erro
 	},
 	"queue": func(s *locktest.Sim, c *locktest.Client, cause error) {
 		h := s.Lock(c.Mutex("/l"))
-		in := s.Server.Inject(zktest.Hold().Op(zktest.OpGetChildren2))
+		in := s.Server.Inject(fault.Hold().Op(fault.OpGetChildren2))
 		ctx, end := withCause(cause)
 		time.AfterFunc(100*time.Millisecond, end)
 		_, err := locktest.Queue(ctx, c.Client, "/l")

@@ -6,13 +6,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/zktest/fault"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/admin"
-	"github.com/zklock/locker/zktest"
 )
 
 func TestAfterALossTheNextInTheProcessHasAnotherZnode(t *testing.T) {
@@ -71,8 +72,8 @@ func TestAfterALossTheNextInTheProcessHasAnotherZnode(t *testing.T) {
 // The server is cut off, so the client does not know whether its session exists: the lock is handed on until the lease is over, and
 // not afterwards.
 func TestALockWhoseLeaseIsOverIsNotHandedOn(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{
-		"nothing passes": zktest.Freeze(), "replies do not": zktest.FreezeReplies(), "requests do not": zktest.FreezeRequests(),
+	for name, failure := range map[string]fault.Fault{
+		"nothing passes": fault.Freeze(), "replies do not": fault.FreezeReplies(), "requests do not": fault.FreezeRequests(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
@@ -81,7 +82,7 @@ func TestALockWhoseLeaseIsOverIsNotHandedOn(t *testing.T) {
 				h := s.Lock(m)
 				calls := inLine(s, m, 400)
 				time.Sleep(time.Second)
-				in := s.Server.Inject(fault.Session(c.SessionID()))
+				in := s.Server.Inject(failure.Session(c.SessionID()))
 				token, handed := h.Token(), 0
 				for _, call := range calls {
 					time.Sleep(50 * time.Millisecond)
@@ -229,8 +230,8 @@ func TestARefusalGoesToAllWhoWait(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
 		m := c.Mutex("/l", zklock.WithHandoffs(5))
-		in := s.Server.Inject(zktest.HoldReply().Op(zktest.OpCreate).Once())
-		s.Server.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpCreate).Path("/l/*"))
+		in := s.Server.Inject(fault.HoldReply().Op(fault.OpCreate).Once())
+		s.Server.Inject(fault.Answer(fault.CodeNoAuth).Op(fault.OpCreate).Path("/l/*"))
 		var calls []*locktest.Call
 		for range 5 {
 			calls = append(calls, locktest.Go(s.Context(), m.Lock))

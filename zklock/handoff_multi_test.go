@@ -9,7 +9,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestMultiAndCheckOfAHandedOnHold(t *testing.T) {
@@ -43,14 +43,14 @@ func TestMultiAndCheckOfAHandedOnHold(t *testing.T) {
 // A Multi that is under way when its hold is released, or whose outcome is unknown, could be carried out during the next
 // hold, if that had the znode that the Multi checks. So the next hold gets another znode.
 func TestAZnodeThatAMultiMayStillCheckIsNotHandedOn(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{"under way": zktest.Hold(), "reply lost": zktest.CloseAfter()} {
+	for name, failure := range map[string]fault.Fault{"under way": fault.Hold(), "reply lost": fault.CloseAfter()} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				c := s.Client()
 				m := c.Mutex("/l", zklock.WithHandoffs(50))
 				h := s.Lock(m)
 				w := inLine(s, m, 1)[0]
-				in := s.Server.Inject(fault.Op(zktest.OpMulti).Once())
+				in := s.Server.Inject(failure.Op(fault.OpMulti).Once())
 				done := make(chan error, 1)
 				go func() {
 					_, err := h.Multi(s.Context(), session.OpCreate{Path: "/a", ACL: session.WorldACL()})

@@ -17,7 +17,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // handoffSeedEnv selects one seed, as a failure reports it.
@@ -156,7 +156,7 @@ func (c *chaos) strike(d dice) {
 				force("/l/" + name)
 			}
 		}
-		if err := c.Server.Expire(id); err != nil && !errors.Is(err, zktest.CodeUnknownSession) {
+		if err := c.Server.Expire(id); err != nil && !errors.Is(err, fault.CodeUnknownSession) {
 			c.Error(err)
 		}
 	case 2, 3:
@@ -166,11 +166,11 @@ func (c *chaos) strike(d dice) {
 		}
 		node := "/l/" + names[d.IntN(len(names))]
 		force(node)
-		if err := c.Server.Delete(node); err != nil && !errors.Is(err, zktest.CodeNoNode) {
+		if err := c.Server.Delete(node); err != nil && !errors.Is(err, fault.CodeNoNode) {
 			c.Error(err)
 		}
 	case 4:
-		in := c.Server.Inject([]zktest.Fault{zktest.Freeze(), zktest.FreezeReplies(), zktest.FreezeRequests()}[d.IntN(3)].Session(id))
+		in := c.Server.Inject([]fault.Fault{fault.Freeze(), fault.FreezeReplies(), fault.FreezeRequests()}[d.IntN(3)].Session(id))
 		time.Sleep(d.millis([]int{300, 15000}[d.IntN(2)]))
 		in.Remove()
 	case 5:
@@ -178,9 +178,9 @@ func (c *chaos) strike(d dice) {
 		time.Sleep(d.millis(2000))
 		c.Server.Leader().Up()
 	default:
-		op := []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpSetWatches, zktest.OpGetChildren2, zktest.OpSync}[d.IntN(5)]
-		fault := []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore(), zktest.DelayReply(d.millis(200)), zktest.Delay(d.millis(200))}[d.IntN(4)]
-		c.Server.Inject(fault.Op(op).Session(id).Times(1 + d.IntN(2)))
+		op := []fault.Op{fault.OpCreate, fault.OpDelete, fault.OpSetWatches, fault.OpGetChildren2, fault.OpSync}[d.IntN(5)]
+		failure := []fault.Fault{fault.CloseAfter(), fault.CloseBefore(), fault.DelayReply(d.millis(200)), fault.Delay(d.millis(200))}[d.IntN(4)]
+		c.Server.Inject(failure.Op(op).Session(id).Times(1 + d.IntN(2)))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // asked returns the number of requests to the server, without heartbeats and handshakes.
@@ -19,7 +19,7 @@ func asked(s *locktest.Sim) int {
 	n := 0
 	for op, count := range s.Server.Requests() {
 		switch op {
-		case zktest.OpPing, zktest.OpSync, zktest.OpMulti, zktest.OpConnect, zktest.OpSetWatches, zktest.OpCloseSession:
+		case fault.OpPing, fault.OpSync, fault.OpMulti, fault.OpConnect, fault.OpSetWatches, fault.OpCloseSession:
 		default:
 			n += count
 		}

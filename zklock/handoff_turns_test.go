@@ -7,12 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/zktest/fault"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
 )
 
 // turns releases one hold after the other, each after d, until one of calls does not get the lock at once. It returns how many got
@@ -57,7 +58,7 @@ func TestScenario78_HandOversEndThoughTheEventOfAContenderOutsideIsLost(t *testi
 		calls := inLine(s, m, 30)
 		require.NoError(s, h.Unlock())
 		h, calls = calls[0].Get(s), calls[1:]
-		s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(c.SessionID()))
+		s.Server.Inject(fault.DropReply().Op(fault.OpNotify).Session(c.SessionID()))
 		outside := inLine(s, s.Client().Mutex("/l"), 1)[0]
 		n := turns(s, h, calls, time.Second)
 		require.LessOrEqual(s, n, 12)
@@ -114,7 +115,7 @@ func TestHandOversBeforeTheProcessHasLookedCount(t *testing.T) {
 		locktest.Simulate(t, func(s *locktest.Sim) {
 			c := s.Client()
 			m := c.Mutex(s.Dir("/l"), zklock.WithHandoffs(3))
-			look := s.Server.Inject(zktest.Hold().Op(zktest.OpGetChildren2).Session(c.SessionID()).After(1))
+			look := s.Server.Inject(fault.Hold().Op(fault.OpGetChildren2).Session(c.SessionID()).After(1))
 			h := s.Lock(m)
 			calls := inLine(s, m, 10)
 			var outside *locktest.Call
@@ -216,16 +217,16 @@ func TestTwoProcessesTakeTurns(t *testing.T) {
 
 // A contender that comes while the directory is being looked at is in the list, or makes the watch fire.
 func TestAContenderThatComesWhileTheProcessLooks(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{
-		"before the list": zktest.Hold().Op(zktest.OpGetChildren2),
-		"after the list":  zktest.HoldReply().Op(zktest.OpGetChildren2),
-		"list is lost":    zktest.CloseAfter().Op(zktest.OpGetChildren2),
+	for name, failure := range map[string]fault.Fault{
+		"before the list": fault.Hold().Op(fault.OpGetChildren2),
+		"after the list":  fault.HoldReply().Op(fault.OpGetChildren2),
+		"list is lost":    fault.CloseAfter().Op(fault.OpGetChildren2),
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				c := s.Client()
 				m := c.Mutex(s.Dir("/l"), zklock.WithHandoffs(1))
-				in := s.Server.Inject(fault.Session(c.SessionID()).Nth(2)) // the first list is that of Lock
+				in := s.Server.Inject(failure.Session(c.SessionID()).Nth(2)) // the first list is that of Lock
 				h := s.Lock(m)
 				calls := inLine(s, m, 5)
 				<-in.Hit()
@@ -255,11 +256,11 @@ func TestAContenderThatComesWhileTheHolderReconnects(t *testing.T) {
 		calls := inLine(s, m, 5) // so the process watches
 		time.Sleep(time.Second)
 		other.Current() // is moved with its next connection
-		refuse := s.Server.Inject(zktest.Refuse())
+		refuse := s.Server.Inject(fault.Refuse())
 		s.Server.DropConnections()
 		synctest.Wait()
 		refuse.Remove()
-		hold := s.Server.Inject(zktest.Hold().Op(zktest.OpConnect).Session(c.SessionID()))
+		hold := s.Server.Inject(fault.Hold().Op(fault.OpConnect).Session(c.SessionID()))
 		w := locktest.Go(s.Context(), other.Mutex("/l").Lock)
 		s.Until(5*time.Second, "it queues", func() bool { return len(s.Server.Children("/l")) == 2 })
 		hold.Remove()
@@ -345,7 +346,7 @@ func TestAProcessThatCanNotLookHandsOnForAWhileOnly(t *testing.T) {
 		c := s.Client()
 		m := c.Mutex("/l", zklock.WithHandoffs(2))
 		h := s.Lock(m)
-		s.Server.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpGetChildren2).Session(c.SessionID()).Once())
+		s.Server.Inject(fault.Answer(fault.CodeNoAuth).Op(fault.OpGetChildren2).Session(c.SessionID()).Once())
 		calls := inLine(s, m, 6)
 		s.Unlock(h)
 		token := h.Token()

@@ -16,7 +16,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // ending is one hold, or several of one acquisition, and everything that may end it, at random moments within 20 ms.
@@ -107,7 +107,7 @@ func (e *ending) disturb(holds map[string]*zklock.Hold) {
 		if e.one(2) {
 			node := nodes[e.rnd.IntN(len(nodes))]
 			e.at("deletion of "+node, func() {
-				if err := e.Server.Delete(node); err != nil && !errors.Is(err, zktest.CodeNoNode) {
+				if err := e.Server.Delete(node); err != nil && !errors.Is(err, fault.CodeNoNode) {
 					e.Error(err)
 				}
 			})
@@ -120,7 +120,7 @@ func (e *ending) disturb(holds map[string]*zklock.Hold) {
 	}
 	if e.one(8) {
 		e.at("expiry", func() {
-			if err := e.Server.Expire(id); err != nil && !errors.Is(err, zktest.CodeUnknownSession) {
+			if err := e.Server.Expire(id); err != nil && !errors.Is(err, fault.CodeUnknownSession) {
 				e.Error(err)
 			}
 		})
@@ -152,8 +152,8 @@ func endHold(t *testing.T, seed uint64) {
 			Released: func(i zklock.LockInfo) { count(e.ended, i.Call) },
 			Lost:     func(i zklock.LockInfo) { count(e.ended, i.Call) },
 		}))
-		s.Server.Inject(zktest.Delay(time.Duration(e.rnd.IntN(5000)) * time.Microsecond))
-		s.Server.Inject(zktest.DelayReply(time.Duration(e.rnd.IntN(5000)) * time.Microsecond))
+		s.Server.Inject(fault.Delay(time.Duration(e.rnd.IntN(5000)) * time.Microsecond))
+		s.Server.Inject(fault.DelayReply(time.Duration(e.rnd.IntN(5000)) * time.Microsecond))
 		var opts []zklock.LockOption
 		limited := e.one(2)
 		if limited {

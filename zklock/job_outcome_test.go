@@ -11,7 +11,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // The run is recorded in a transaction that proves that the lock was held. What happens to the lock afterwards cannot undo that.
@@ -19,7 +19,7 @@ func TestARunThatIsRecordedIsNoFailure(t *testing.T) {
 	t.Run("an administrator deletes the znode behind the record", func(t *testing.T) {
 		locktest.Simulate(t, func(s *locktest.Sim) {
 			c := s.Client()
-			release := s.Server.Inject(zktest.Hold().Op(zktest.OpDelete).Session(c.SessionID()).Once())
+			release := s.Server.Inject(fault.Hold().Op(fault.OpDelete).Session(c.SessionID()).Once())
 			deleted := make(chan struct{})
 			go func() { // joined below
 				defer close(deleted)
@@ -41,7 +41,7 @@ func TestARunThatIsRecordedIsNoFailure(t *testing.T) {
 	t.Run("the maximum of the hold ends while the answer to the record travels", func(t *testing.T) {
 		locktest.Simulate(t, func(s *locktest.Sim) {
 			c := s.Client()
-			s.Server.Inject(onRecord(zktest.DelayReply(time.Second)).Session(c.SessionID()).Once())
+			s.Server.Inject(onRecord(fault.DelayReply(time.Second)).Session(c.SessionID()).Once())
 			var job job
 			err := once(s.Context(), c.Job("/jobs/nightly", zklock.WithMaxHold(500*time.Millisecond)), "k", job.run)
 			require.Len(s, runsOf(s, c.Job("/jobs/nightly")), 1)
@@ -93,8 +93,8 @@ func TestARunThatIsNotKnownToBeRecordedIsToldApart(t *testing.T) {
 			}
 		}},
 		"the answers do not arrive": {during: func(s *locktest.Sim, c *locktest.Client) {
-			s.Server.Inject(onRecord(zktest.HoldReply()).Session(c.SessionID()))
-			s.Server.Inject(zktest.Refuse())
+			s.Server.Inject(onRecord(fault.HoldReply()).Session(c.SessionID()))
+			s.Server.Inject(fault.Refuse())
 		}, unknown: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestARunIsRecordedAlsoWhenAnotherClientHasChangedTheRecordMeanwhile(t *test
 				_, err := j.Forget(s.Context(), "b")
 				require.NoError(s, err)
 				run, err := j.Once(s.Context(), "b", func(context.Context) error {
-					s.Server.Inject(onRecord(zktest.CloseBefore()).Session(c.SessionID()).Once())
+					s.Server.Inject(onRecord(fault.CloseBefore()).Session(c.SessionID()).Once())
 					return change(s, node)
 				})
 				require.NoError(s, err)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 const record = "/jobs/nightly.done"
@@ -188,7 +188,7 @@ func TestHostsThatShareKeysRunNoneThatIsRecordedInSpiteOfFaults(t *testing.T) {
 		var mu sync.Mutex
 		done := map[string]bool{}
 		ran := 0
-		for i, f := range []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore(), zktest.ExpireSession()} {
+		for i, f := range []fault.Fault{fault.CloseAfter(), fault.CloseBefore(), fault.ExpireSession()} {
 			for n := 1 + 2*i; n < keys; n += 7 { // a write that is repeated is the next one
 				s.Server.Inject(onRecord(f).Nth(n))
 			}
@@ -232,7 +232,7 @@ func killHost(s *locktest.Sim, c *locktest.Client) {
 }
 
 // onRecord restricts a fault to the writes of keys' runs.
-func onRecord(f zktest.Fault) zktest.Fault { return f.Op(zktest.OpMulti).Path(record + "/*/*") }
+func onRecord(f fault.Fault) fault.Fault { return f.Op(fault.OpMulti).Path(record + "/*/*") }
 
 // hostEnds are the ways in which the host that runs a job may fail.
 var hostEnds = map[string]struct {
@@ -243,29 +243,29 @@ var hostEnds = map[string]struct {
 }{
 	"nothing happens": {least: 1, most: 1},
 	"before the function": {before: func(s *locktest.Sim, c *locktest.Client) {
-		s.Server.Inject(zktest.ExpireSession().Op(zktest.OpGetData).Path(record).Session(c.SessionID()).Once())
+		s.Server.Inject(fault.ExpireSession().Op(fault.OpGetData).Path(record).Session(c.SessionID()).Once())
 	}, least: 1, most: 1, lost: true, lostFirst: true},
 	"during the function": {during: killHost, least: 2, most: 1, lost: true},
 	"behind the function, before the record": {during: func(s *locktest.Sim, c *locktest.Client) {
-		s.Server.Inject(onRecord(zktest.ExpireSession()).Session(c.SessionID()).Once())
+		s.Server.Inject(onRecord(fault.ExpireSession()).Session(c.SessionID()).Once())
 	}, least: 2, most: 1, lost: true},
 	"the znode is removed, and the host does not hear of it": {during: func(s *locktest.Sim, c *locktest.Client) {
-		s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(c.SessionID()))
+		s.Server.Inject(fault.DropReply().Op(fault.OpNotify).Session(c.SessionID()))
 		for _, name := range s.Server.Children("/jobs/nightly") {
 			require.NoError(s, s.Server.Delete("/jobs/nightly/"+name))
 		}
 	}, least: 2, most: 1, lost: true, lostFirst: true},
 	"the record's reply is lost": {during: func(s *locktest.Sim, c *locktest.Client) {
-		s.Server.Inject(onRecord(zktest.CloseAfter()).Session(c.SessionID()).Once())
+		s.Server.Inject(onRecord(fault.CloseAfter()).Session(c.SessionID()).Once())
 	}, least: 1, most: 1},
 	"the record's request is lost": {during: func(s *locktest.Sim, c *locktest.Client) {
-		s.Server.Inject(onRecord(zktest.CloseBefore()).Session(c.SessionID()).Once())
+		s.Server.Inject(onRecord(fault.CloseBefore()).Session(c.SessionID()).Once())
 	}, least: 1, most: 1},
 	"every reply is lost once": {before: func(s *locktest.Sim, c *locktest.Client) {
-		s.Server.Inject(onRecord(zktest.CloseAfter()).Session(c.SessionID()).Times(3))
+		s.Server.Inject(onRecord(fault.CloseAfter()).Session(c.SessionID()).Times(3))
 	}, least: 1, most: 1},
 	"the host hears nothing any more, and its record arrived": {during: func(s *locktest.Sim, c *locktest.Client) {
-		s.Server.Inject(zktest.FreezeReplies().Session(c.SessionID()))
+		s.Server.Inject(fault.FreezeReplies().Session(c.SessionID()))
 	}, least: 1, most: 1, lost: true},
 }
 
@@ -416,7 +416,7 @@ func TestAKeyThatIsDoneCostsOneRead(t *testing.T) {
 		after := s.Server.Requests()
 		for op, n := range after {
 			want := before[op]
-			if op == zktest.OpGetData {
+			if op == fault.OpGetData {
 				want++
 			}
 			require.Equal(s, want, n, "%v", op)

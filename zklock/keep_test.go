@@ -12,12 +12,13 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestSessionsThatEndAtOnceAreNoStorm(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
-		in := srv.Inject(zktest.ExpireSession().Op(zktest.OpCreate))
+		in := srv.Inject(fault.ExpireSession().Op(fault.OpCreate))
 		_, _, err := c.Mutex("/m").Lock(locktest.Within(t, time.Minute))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Less(t, in.Hits(), 130, "two in a second at most")
@@ -32,7 +33,7 @@ func TestACallThatEndsAsTheFirstConnectionBreaksDoesNotPanic(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		for range 100 {
 			const at = 500 * time.Millisecond
-			s.Server.Inject(zktest.DelayReply(at).Op(zktest.OpConnect).Once())
+			s.Server.Inject(fault.DelayReply(at).Op(fault.OpConnect).Once())
 			time.AfterFunc(at, s.Server.DropConnections)
 			c, err := zklock.Open(s.Server.Addr(), zklock.WithDialer(s.Server.Dial))
 			require.NoError(s, err)

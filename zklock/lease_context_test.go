@@ -14,13 +14,14 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // askedAt makes many goroutines ask at the very instant at which the lease of h is over. That simulates a stop of the
 // process, after which they may run before any timer does. The session is cut off.
 func askedAt(s *locktest.Sim, c *locktest.Client, h *zklock.Hold, ask func() bool) {
 	const timeout = 10 * time.Second
-	away, frozen := s.Server.Inject(zktest.Refuse()), s.Server.Inject(zktest.Freeze().Session(c.SessionID()))
+	away, frozen := s.Server.Inject(fault.Refuse()), s.Server.Inject(fault.Freeze().Session(c.SessionID()))
 	end := h.SafeUntil().Add(-timeout/25 - timeout/20) // early enough that all have heard of it, and stop, by then
 	var askers sync.WaitGroup
 	var believed atomic.Int32
@@ -175,7 +176,7 @@ func TestAHoldWhoseZnodeIsGoneIsToldByAHeartbeat(t *testing.T) {
 				c := s.Client()
 				h, other := s.Lock(c.Mutex("/locks/a", opts...)), s.Lock(c.Mutex("/locks/b"))
 				time.Sleep(time.Minute)
-				s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify))
+				s.Server.Inject(fault.DropReply().Op(fault.OpNotify))
 				require.NoError(s, s.Server.Delete(h.Node()))
 				synctest.Wait()
 				require.NoError(s, h.Err(), "nobody has said so")

@@ -11,6 +11,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestMaxHoldEndsTheContextFirstAndThenTheZnode(t *testing.T) {
@@ -23,12 +24,12 @@ func TestMaxHoldEndsTheContextFirstAndThenTheZnode(t *testing.T) {
 			locktest.Lock(t, b.Mutex("/l"))
 			next <- time.Now()
 		}()
-		fault := srv.Inject(zktest.Hold().Op(zktest.OpDelete))
+		failure := srv.Inject(fault.Hold().Op(fault.OpDelete))
 		require.ErrorIs(t, locktest.End(h), zklock.ErrMaxHold)
 		require.Equal(t, time.Minute, time.Since(start))
 		synctest.Wait()
 		require.Len(t, srv.Children("/l"), 2, "its znode goes after its context")
-		fault.Remove()
+		failure.Remove()
 		require.Equal(t, start.Add(time.Minute), <-next)
 		require.ErrorIs(t, h.Err(), zklock.ErrLost)
 		err := h.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Tests of faults during a MultiLock's transactions.
@@ -26,7 +26,7 @@ func TestAMultiLockWhoseReplyIsLostIsAdopted(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dirs, c := dirs(s, 4), s.Client()
-				s.Server.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Times(n))
+				s.Server.Inject(fault.CloseAfter().Op(fault.OpMulti).Times(n))
 				h := takeAll(s, c.MultiLock(dirs))
 				ownedAll(s, c, h, dirs...)
 				for _, dir := range dirs {
@@ -45,7 +45,7 @@ func TestAMultiLockWhoseReplyIsLostIsAdopted(t *testing.T) {
 func TestAMultiLockWhoseTransactionIsLostIsMadeAgain(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dirs, c := dirs(s, 4), s.Client()
-		s.Server.Inject(zktest.CloseBefore().Op(zktest.OpMulti).Times(3))
+		s.Server.Inject(fault.CloseBefore().Op(fault.OpMulti).Times(3))
 		h := takeAll(s, c.MultiLock(dirs))
 		ownedAll(s, c, h, dirs...)
 		for _, dir := range dirs {
@@ -61,8 +61,8 @@ func TestAMultiLockWhoseReplyIsLostAndOneOfWhoseZnodesIsDeletedStartsAfresh(t *t
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dirs, c := dirs(s, 3), s.Client()
-				away := s.Server.Inject(zktest.Refuse())
-				s.Server.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Once())
+				away := s.Server.Inject(fault.Refuse())
+				s.Server.Inject(fault.CloseAfter().Op(fault.OpMulti).Once())
 				ctx, cancel := context.WithTimeout(s.Context(), 8*time.Second) // within the session, whose end would delete the znodes
 				defer cancel()
 				call := locktest.Go(ctx, c.MultiLock(dirs).Lock)
@@ -86,19 +86,19 @@ func TestAMultiLockWhoseReplyIsLostAndOneOfWhoseZnodesIsDeletedStartsAfresh(t *t
 
 // ctx ends while the transaction, or a list behind it, is under way: the call returns at once, and nothing is left.
 func TestAMultiLockWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{
-		"transaction on its way":     zktest.Hold().Op(zktest.OpMulti),
-		"its reply on its way":       zktest.HoldReply().Op(zktest.OpMulti),
-		"the lists on their way":     zktest.Hold().Op(zktest.OpMultiRead),
-		"the lists' reply":           zktest.HoldReply().Op(zktest.OpMultiRead),
-		"everything is stuck":        zktest.Freeze(),
-		"nothing comes back":         zktest.FreezeReplies(),
-		"the connection then breaks": zktest.CloseAfter().Op(zktest.OpMulti),
+	for name, failure := range map[string]fault.Fault{
+		"transaction on its way":     fault.Hold().Op(fault.OpMulti),
+		"its reply on its way":       fault.HoldReply().Op(fault.OpMulti),
+		"the lists on their way":     fault.Hold().Op(fault.OpMultiRead),
+		"the lists' reply":           fault.HoldReply().Op(fault.OpMultiRead),
+		"everything is stuck":        fault.Freeze(),
+		"nothing comes back":         fault.FreezeReplies(),
+		"the connection then breaks": fault.CloseAfter().Op(fault.OpMulti),
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dirs, c := dirs(s, 3), s.Client()
-				in := s.Server.Inject(fault)
+				in := s.Server.Inject(failure)
 				ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 				defer cancel()
 				call := locktest.Go(ctx, c.MultiLock(dirs).Lock)
@@ -121,15 +121,15 @@ func TestAMultiLockWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
 
 // The reply to the release is lost, or the release itself: Unlock repeats it, and recognises its own deletion.
 func TestAMultiLocksReleaseWhoseReplyIsLostSucceeds(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{
-		"reply":   zktest.CloseAfter().Op(zktest.OpMulti).Once(),
-		"request": zktest.CloseBefore().Op(zktest.OpMulti).Once(),
+	for name, failure := range map[string]fault.Fault{
+		"reply":   fault.CloseAfter().Op(fault.OpMulti).Once(),
+		"request": fault.CloseBefore().Op(fault.OpMulti).Once(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dirs, c := dirs(s, 3), s.Client()
 				h := takeAll(s, c.MultiLock(dirs))
-				s.Server.Inject(fault)
+				s.Server.Inject(failure)
 				s.Unlock(h)
 				emptyAll(s, 0, dirs)
 				require.ErrorIs(s, h.Unlock(), zklock.ErrUnlocked)
@@ -180,10 +180,10 @@ func TestAMultiLocksReleaseThatLeavesAPlaceBehindSaysSo(t *testing.T) {
 					dirs, c := dirs(s, 2), s.Client()
 					h := takeAll(s, c.MultiLock(dirs))
 					if !arrives {
-						s.Server.Inject(zktest.CloseBefore().Op(zktest.OpMulti).Once())
+						s.Server.Inject(fault.CloseBefore().Op(fault.OpMulti).Once())
 					}
 					require.NoError(s, s.Server.Delete(h.Nodes()[i]))
-					held := s.Server.Inject(zktest.Hold().Op(zktest.OpDelete).Path(h.Nodes()[1-i]))
+					held := s.Server.Inject(fault.Hold().Op(fault.OpDelete).Path(h.Nodes()[1-i]))
 					err := h.Unlock()
 					require.Len(s, s.Server.Children(dirs[1-i]), 1)
 					if arrives { // else its own transaction may have deleted it
@@ -238,7 +238,7 @@ func TestAMultiLockDoesNotBeginWithAZnodeThatIsGone(t *testing.T) {
 				h := s.Lock(other.Mutex(dirs[0]))
 				call := locktest.Go(s.Context(), c.MultiLock(dirs).Lock)
 				time.Sleep(waited)
-				stuck := s.Server.Inject(zktest.HoldReply().Op(zktest.OpNotify).Session(c.SessionID()))
+				stuck := s.Server.Inject(fault.HoldReply().Op(fault.OpNotify).Session(c.SessionID()))
 				require.NoError(s, s.Server.Delete(dirs[1]+"/"+s.Server.Children(dirs[1])[0]))
 				usurper := s.Lock(other.Mutex(dirs[1]))
 				s.Unlock(h)

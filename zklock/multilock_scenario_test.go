@@ -16,7 +16,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Several locks at once: scenarios 36 and 37.
@@ -106,7 +106,7 @@ func TestScenario36_TwoClientsThatNameTwoLocksInOppositeOrderBothGetThem(t *test
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dirs, first, a, b := dirs(s, 2), s.Client(), s.Client(), s.Client()
 				h := s.Lock(first.Mutex(dirs[busy]))
-				gate := s.Server.Inject(zktest.Hold().Op(zktest.OpMulti)) // both have decided to enter before either has
+				gate := s.Server.Inject(fault.Hold().Op(fault.OpMulti)) // both have decided to enter before either has
 				one := locktest.Go(s.Context(), a.MultiLock([]string{dirs[0], dirs[1]}).Lock)
 				two := locktest.Go(s.Context(), b.MultiLock([]string{dirs[1], dirs[0]}).Lock)
 				synctest.Wait()

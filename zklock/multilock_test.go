@@ -10,7 +10,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Tests of the costs and the guarantees of a MultiLock.
@@ -20,34 +20,34 @@ func TestAMultiLockOfFivePathsTakesOneWriteAndReleasesWithOne(t *testing.T) {
 		dirs, c := dirs(s, 5), s.Client()
 		cost := cost(s, c)
 		h := takeAll(s, c.MultiLock(dirs))
-		require.Equal(s, map[zktest.Op]int{zktest.OpMulti: 1, zktest.OpMultiRead: 1}, cost())
+		require.Equal(s, map[fault.Op]int{fault.OpMulti: 1, fault.OpMultiRead: 1}, cost())
 		s.Unlock(h)
-		require.Equal(s, map[zktest.Op]int{zktest.OpMulti: 1}, cost())
+		require.Equal(s, map[fault.Op]int{fault.OpMulti: 1}, cost())
 
 		_, h, err := c.MultiLock(dirs).TryLock(s.Context())
 		require.NoError(s, err)
-		require.Equal(s, map[zktest.Op]int{zktest.OpMulti: 1, zktest.OpMultiRead: 2}, cost(), "it looks before it enters")
+		require.Equal(s, map[fault.Op]int{fault.OpMulti: 1, fault.OpMultiRead: 2}, cost(), "it looks before it enters")
 		s.Unlock(h)
 		cost()
 
 		other := s.Lock(s.Client().Mutex(dirs[4]))
 		_, _, err = c.MultiLock(dirs).TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
-		require.Equal(s, map[zktest.Op]int{zktest.OpMultiRead: 1, zktest.OpExists: 1, zktest.OpGetData: 1}, cost(),
+		require.Equal(s, map[fault.Op]int{fault.OpMultiRead: 1, fault.OpExists: 1, fault.OpGetData: 1}, cost(),
 			"no write when one is busy; the holder's name")
 		s.Unlock(other)
 	})
 }
 
 // cost returns a function that returns the requests of a client since its last call, without heartbeats.
-func cost(s *locktest.Sim, c *locktest.Client) func() map[zktest.Op]int {
-	id, before := c.SessionID(), map[zktest.Op]int{}
-	cost := func() map[zktest.Op]int {
+func cost(s *locktest.Sim, c *locktest.Client) func() map[fault.Op]int {
+	id, before := c.SessionID(), map[fault.Op]int{}
+	cost := func() map[fault.Op]int {
 		synctest.Wait()
 		info, _ := s.Server.Session(id)
-		since := map[zktest.Op]int{}
+		since := map[fault.Op]int{}
 		for op, n := range info.Requests {
-			if op != zktest.OpPing && op != zktest.OpSync && n > before[op] {
+			if op != fault.OpPing && op != fault.OpSync && n > before[op] {
 				since[op] = n - before[op]
 			}
 			before[op] = n
@@ -63,11 +63,11 @@ func cost(s *locktest.Sim, c *locktest.Client) func() map[zktest.Op]int {
 func TestAMultiLocksListsTravelWithItsTransaction(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dirs, c := dirs(s, 5), s.Client()
-		held := s.Server.Inject(zktest.HoldReply().Op(zktest.OpMulti))
+		held := s.Server.Inject(fault.HoldReply().Op(fault.OpMulti))
 		cost := cost(s, c)
 		call := locktest.Go(s.Context(), c.MultiLock(dirs).Lock)
 		require.False(s, call.Over())
-		require.Equal(s, map[zktest.Op]int{zktest.OpMulti: 1, zktest.OpMultiRead: 1}, cost(), "before the first reply")
+		require.Equal(s, map[fault.Op]int{fault.OpMulti: 1, fault.OpMultiRead: 1}, cost(), "before the first reply")
 		held.Remove()
 		call.Get(s)
 	})
@@ -86,7 +86,7 @@ func TestAMultiLockThatLastsWatchesEachOfItsZnodesOnce(t *testing.T) {
 		mine := call.Get(s)
 		time.Sleep(locktest.LongTime)
 		since := cost()
-		delete(since, zktest.OpMulti) // the heartbeats of an hour
+		delete(since, fault.OpMulti) // the heartbeats of an hour
 		require.Empty(s, since, "neither the hand-over nor a long hold costs more")
 		require.Len(s, s.Watched(c.SessionID()), 3)
 		s.Unlock(mine)

@@ -13,6 +13,7 @@ import (
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/admin"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // mutexCalls are all calls of a Mutex.
@@ -32,8 +33,8 @@ func untouched(t *testing.T, fn func(t *testing.T, c *zklock.Client)) {
 		before := srv.Requests()
 		fn(t, c)
 		made := srv.Requests()
-		delete(before, zktest.OpPing)
-		delete(made, zktest.OpPing)
+		delete(before, fault.OpPing)
+		delete(made, fault.OpPing)
 		require.Equal(t, before, made, "no I/O")
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // noDial fails the test when anything is dialled.
@@ -218,12 +219,12 @@ func TestWithWaitBoundsALockAndZeroMeansNotToWait(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded, "the caller's own deadline is kept")
 		require.NotErrorIs(t, err, zklock.ErrBusy)
 
-		writes := srv.Requests()[zktest.OpCreate]
+		writes := srv.Requests()[fault.OpCreate]
 		start = time.Now()
 		_, _, err = b.Mutex("/l", zklock.WithMaxWait(0)).Lock(locktest.Within(t, time.Minute))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 		require.Zero(t, time.Since(start))
-		require.Equal(t, writes, srv.Requests()[zktest.OpCreate])
+		require.Equal(t, writes, srv.Requests()[fault.OpCreate])
 
 		got := make(chan error, 1)
 		go func() {

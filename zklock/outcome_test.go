@@ -10,16 +10,17 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // cutBehind loses the reply to the n-th (from 1) request that f selects, after it was carried out, and from then on cuts the
 // client off from all servers, until the returned function is called.
-func cutBehind(s *locktest.Sim, c *locktest.Client, f zktest.Fault, n int) (heal func()) {
+func cutBehind(s *locktest.Sim, c *locktest.Client, f fault.Fault, n int) (heal func()) {
 	in := s.Server.Inject(f.Session(c.SessionID()).Nth(n))
 	refuse := make(chan *zktest.Injection, 1)
 	go func() {
 		<-in.Hit()
-		refuse <- s.Server.Inject(zktest.Refuse())
+		refuse <- s.Server.Inject(fault.Refuse())
 	}()
 	return func() { (<-refuse).Remove() }
 }
@@ -29,7 +30,7 @@ func cutBehind(s *locktest.Sim, c *locktest.Client, f zktest.Fault, n int) (heal
 func TestAnAtMostOnceRunThatMayBeRecordedSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
-		heal := cutBehind(s, c, onRecord(zktest.CloseAfter()), 1)
+		heal := cutBehind(s, c, onRecord(fault.CloseAfter()), 1)
 		ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
 		defer cancel()
 		var job job
@@ -50,7 +51,7 @@ func TestAProclamationThatMayHaveBeenMadeSaysSo(t *testing.T) {
 		e := c.Election("/e")
 		_, l, err := e.Campaign(s.Context(), []byte("old"))
 		require.NoError(s, err)
-		heal := cutBehind(s, c, zktest.CloseAfter().Op(zktest.OpSetData).Path(l.Node()), 1)
+		heal := cutBehind(s, c, fault.CloseAfter().Op(fault.OpSetData).Path(l.Node()), 1)
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 		defer cancel()
 		err = e.Proclaim(ctx, l, []byte("new"))
@@ -72,7 +73,7 @@ func TestAResizeThatMayHaveBeenMadeSaysSo(t *testing.T) {
 		_, h, err := m.Acquire(s.Context(), 1)
 		require.NoError(s, err)
 		s.Unlock(h)
-		heal := cutBehind(s, c, zktest.CloseAfter().Op(zktest.OpSetData).Path("/s"), 1)
+		heal := cutBehind(s, c, fault.CloseAfter().Op(fault.OpSetData).Path("/s"), 1)
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 		defer cancel()
 		err = m.Resize(ctx, 5)

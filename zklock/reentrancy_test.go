@@ -12,13 +12,14 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestLockingAgainUnderOnesOwnHoldIsADeadlockAndNotAHang(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
 		h := locktest.Lock(t, c.Mutex("/l"))
-		writes := srv.Requests()[zktest.OpCreate]
+		writes := srv.Requests()[fault.OpCreate]
 		deeper, cancel := context.WithTimeout(context.WithValue(h.Context(), struct{ k int }{}, 1), time.Hour)
 		defer cancel()
 		for name, call := range mutexCalls {
@@ -27,7 +28,7 @@ func TestLockingAgainUnderOnesOwnHoldIsADeadlockAndNotAHang(t *testing.T) {
 			require.ErrorIs(t, err, zklock.ErrDeadlock, name)
 			require.Zero(t, time.Since(start), name)
 		}
-		require.Equal(t, writes, srv.Requests()[zktest.OpCreate])
+		require.Equal(t, writes, srv.Requests()[fault.OpCreate])
 		require.NoError(t, h.Err(), "the hold itself is not harmed")
 
 		other := locktest.Lock(t, c.Mutex("/other"))
@@ -77,12 +78,12 @@ func TestWithReentrancyLocksAreCounted(t *testing.T) {
 		c := locktest.Dial(t, srv)
 		m := c.Mutex("/l", zklock.WithReentrancy())
 		first := locktest.Lock(t, m)
-		requests := srv.Requests()[zktest.OpCreate] + srv.Requests()[zktest.OpGetChildren2]
+		requests := srv.Requests()[fault.OpCreate] + srv.Requests()[fault.OpGetChildren2]
 		_, second, err := m.Lock(first.Context())
 		require.NoError(t, err)
 		_, third, err := c.Mutex("/l", zklock.WithReentrancy()).TryLock(second.Context())
 		require.NoError(t, err)
-		require.Equal(t, requests, srv.Requests()[zktest.OpCreate]+srv.Requests()[zktest.OpGetChildren2], "it costs nothing")
+		require.Equal(t, requests, srv.Requests()[fault.OpCreate]+srv.Requests()[fault.OpGetChildren2], "it costs nothing")
 		require.Equal(t, first.Token(), second.Token())
 		require.Equal(t, first.Node(), third.Node())
 

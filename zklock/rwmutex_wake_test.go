@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Tests of a read/write lock: which contender is watched, which one a release wakes, and what a try costs.
@@ -109,7 +109,7 @@ func TestAWritersReleaseWakesExactlyTheReadersUpToTheNextWriter(t *testing.T) {
 			require.Equal(s, before[i]+woken, after[i], "events of contender %d", i)
 			require.Equal(s, i <= readers, l.calls[i].Over(), "contender %d", i)
 		}
-		require.Equal(s, asked[zktest.OpGetChildren2], s.Server.Requests()[zktest.OpGetChildren2],
+		require.Equal(s, asked[fault.OpGetChildren2], s.Server.Requests()[fault.OpGetChildren2],
 			"the writer was the only one in their way: nobody need look again")
 
 		// Only the reader just before the writer wakes it, in whichever order the readers leave; then the writer lists again.

@@ -13,13 +13,14 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // tryAgainLater are the answers of a server that stays connected and could not see to a request.
-var tryAgainLater = map[zktest.Code]string{
-	-127:                        "the server has too much to do and has dropped the request",
-	zktest.CodeOperationTimeout: "the server's time for the operation was over",
-	zktest.CodeConnectionLoss:   "the server has lost its connection",
+var tryAgainLater = map[fault.Code]string{
+	-127:                       "the server has too much to do and has dropped the request",
+	fault.CodeOperationTimeout: "the server's time for the operation was over",
+	fault.CodeConnectionLoss:   "the server has lost its connection",
 }
 
 // Scenario 72: whatever request of a call is answered "try again", at whatever moment, the call goes on.
@@ -33,9 +34,9 @@ func TestScenario72_AnAnswerThatSaysTryAgainEndsNoCall(t *testing.T) {
 			return locktest.Campaign(c.Election("/locks/a"), "")
 		},
 	}
-	ops := []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpMulti, zktest.OpGetChildren2, zktest.OpExists,
-		zktest.OpGetData, zktest.OpSetData, zktest.OpSetWatches, zktest.OpSync}
-	hits := map[zktest.Op]*atomic.Int64{}
+	ops := []fault.Op{fault.OpCreate, fault.OpDelete, fault.OpMulti, fault.OpGetChildren2, fault.OpExists,
+		fault.OpGetData, fault.OpSetData, fault.OpSetWatches, fault.OpSync}
+	hits := map[fault.Op]*atomic.Int64{}
 	for _, op := range ops {
 		hits[op] = new(atomic.Int64)
 	}
@@ -52,9 +53,9 @@ func TestScenario72_AnAnswerThatSaysTryAgainEndsNoCall(t *testing.T) {
 						locktest.Simulate(t, func(s *locktest.Sim) {
 							a, b := s.Client(), s.Client()
 							var in *zktest.Injection
-							trouble := func() { in = s.Server.Inject(zktest.Answer(code).Op(op).Session(b.SessionID()).Times(3)) }
-							if op == zktest.OpSync { // which the look for a doubtful create begins with
-								s.Server.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Session(b.SessionID()).Once())
+							trouble := func() { in = s.Server.Inject(fault.Answer(code).Op(op).Session(b.SessionID()).Times(3)) }
+							if op == fault.OpSync { // which the look for a doubtful create begins with
+								s.Server.Inject(fault.CloseAfter().Op(fault.OpCreate).Session(b.SessionID()).Once())
 							}
 							h := s.Take(lock(a))
 							if !late {
@@ -85,13 +86,13 @@ func TestScenario72_AnAnswerThatSaysTryAgainEndsNoCall(t *testing.T) {
 // A call that is answered nothing else until its ctx ends says what the answer was.
 func TestScenario72_ACallThatIsAnsweredTryAgainUntilItsEndSaysSo(t *testing.T) {
 	for code, says := range tryAgainLater {
-		for _, op := range []zktest.Op{zktest.OpMulti, zktest.OpCreate, zktest.OpGetChildren2} {
+		for _, op := range []fault.Op{fault.OpMulti, fault.OpCreate, fault.OpGetChildren2} {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				s.Dir("/locks/a")
 				c := s.Client()
-				in := s.Server.Inject(zktest.Answer(code).Op(op).Session(c.SessionID()))
-				if op == zktest.OpMulti {
-					s.Server.Inject(zktest.Answer(code).Op(zktest.OpCreate).Session(c.SessionID()))
+				in := s.Server.Inject(fault.Answer(code).Op(op).Session(c.SessionID()))
+				if op == fault.OpMulti {
+					s.Server.Inject(fault.Answer(code).Op(fault.OpCreate).Session(c.SessionID()))
 				}
 				ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 				defer cancel()
@@ -111,7 +112,7 @@ func TestScenario73_ACallWhoseSessionsEndOneAfterTheOtherSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				s.Dir("/locks/a")
-				s.Server.Inject(zktest.Answer(zktest.CodeSessionExpired).Op(zktest.OpCreate))
+				s.Server.Inject(fault.Answer(fault.CodeSessionExpired).Op(fault.OpCreate))
 				c := s.Client()
 				ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 				defer cancel()

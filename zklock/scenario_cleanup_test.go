@@ -14,6 +14,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Nothing is left behind: scenarios 8 to 10 and 16. 11 to 14 are in scenario_release_test.go, 15 in
@@ -21,18 +22,18 @@ import (
 
 // scenario 8: whatever goes wrong after the create, the own znode is gone afterwards, and the error says what it was.
 func TestScenario8_AnyErrorAfterTheCreateLeavesNoNode(t *testing.T) {
-	refused := zktest.Answer(zktest.CodeNoAuth)
+	refused := fault.Answer(fault.CodeNoAuth)
 	for name, c := range map[string]struct {
-		fault     zktest.Fault
+		fault     fault.Fault
 		contended bool // another client holds the lock, and a waiter gives up after a second
 		opts      []zklock.LockOption
 		want      error
 	}{
-		"the list is refused":        {fault: refused.Op(zktest.OpGetChildren2), want: zk.ErrNoAuth},
-		"the list is unknown":        {fault: zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpGetChildren2)},
-		"the list is garbled":        {fault: zktest.Garble(func(b []byte) []byte { return b[:20] }).Op(zktest.OpGetChildren2)},
-		"the watches are refused":    {fault: zktest.Answer(zktest.CodeMarshallingError).Op(zktest.OpSetWatches), contended: true},
-		"the second list is refused": {fault: refused.Op(zktest.OpGetChildren2).Path("/locks/a").After(1), contended: true, want: zk.ErrNoAuth},
+		"the list is refused":        {fault: refused.Op(fault.OpGetChildren2), want: zk.ErrNoAuth},
+		"the list is unknown":        {fault: fault.Answer(fault.CodeUnimplemented).Op(fault.OpGetChildren2)},
+		"the list is garbled":        {fault: fault.Garble(func(b []byte) []byte { return b[:20] }).Op(fault.OpGetChildren2)},
+		"the watches are refused":    {fault: fault.Answer(fault.CodeMarshallingError).Op(fault.OpSetWatches), contended: true},
+		"the second list is refused": {fault: refused.Op(fault.OpGetChildren2).Path("/locks/a").After(1), contended: true, want: zk.ErrNoAuth},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
@@ -47,7 +48,7 @@ func TestScenario8_AnyErrorAfterTheCreateLeavesNoNode(t *testing.T) {
 				}
 				left := len(s.Server.Children(dir))
 				id := cl.SessionID()
-				fault := s.Server.Inject(c.fault.Session(id).Times(1))
+				failure := s.Server.Inject(c.fault.Session(id).Times(1))
 				call := locktest.Go(s.Context(), cl.Mutex(dir, c.opts...).Lock)
 				synctest.Wait()
 				require.Len(s, cl.Created(), 1, "it got past its create")
@@ -64,7 +65,7 @@ func TestScenario8_AnyErrorAfterTheCreateLeavesNoNode(t *testing.T) {
 				if c.want != nil {
 					require.ErrorIs(s, call.Err, c.want)
 				}
-				require.Equal(s, 1, fault.Hits())
+				require.Equal(s, 1, failure.Hits())
 				s.Until(3*time.Second, "own znode gone", func() bool { return len(s.Server.Children(dir)) == left })
 				require.Equal(s, id, cl.SessionID(), "deleted, and not gone with the session")
 			})
@@ -81,11 +82,11 @@ func TestScenario8_AnErrorWhileTheLeaseIsConfirmedLeavesNoNode(t *testing.T) {
 		require.False(s, call.Over())
 		time.Sleep(locktest.LongTime)
 		id := c.SessionID()
-		fault := s.Server.Inject(zktest.Answer(zktest.CodeBadArguments).Op(zktest.OpMulti).Session(id))
+		failure := s.Server.Inject(fault.Answer(fault.CodeBadArguments).Op(fault.OpMulti).Session(id))
 		s.Unlock(first)
 		<-call.Done
 		require.ErrorIs(s, call.Err, zk.ErrBadArguments)
-		require.Positive(s, fault.Hits())
+		require.Positive(s, failure.Hits())
 		s.Empty(time.Second, dir)
 		require.Equal(s, id, c.SessionID())
 	})
@@ -94,16 +95,16 @@ func TestScenario8_AnErrorWhileTheLeaseIsConfirmedLeavesNoNode(t *testing.T) {
 // scenario 9: a TryLock fails, its clean-up loses the connection, and the session survives: the delete is repeated until
 // the znode is deleted.
 func TestScenario9_TheCleanUpOfAFailedTryLockIsRepeatedUntilTheNodeIsGone(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{
-		"lost before it is carried out": zktest.CloseBefore(), "lost after it was carried out": zktest.CloseAfter(),
-		"swallowed": zktest.DropRequest(), "never answered": zktest.Stall(0),
+	for name, failure := range map[string]fault.Fault{
+		"lost before it is carried out": fault.CloseBefore(), "lost after it was carried out": fault.CloseAfter(),
+		"swallowed": fault.DropRequest(), "never answered": fault.Stall(0),
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 				id := b.SessionID()
-				create := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(id).Once())
-				lost := s.Server.Inject(fault.Op(zktest.OpDelete).Session(id).Times(3))
+				create := s.Server.Inject(fault.Hold().Op(fault.OpCreate).Session(id).Once())
+				lost := s.Server.Inject(failure.Op(fault.OpDelete).Session(id).Times(3))
 				try := locktest.Go(s.Context(), b.Mutex(dir).TryLock)
 				<-create.Hit() // it has found the directory empty
 				h := s.Lock(a.Mutex(dir))
@@ -112,7 +113,7 @@ func TestScenario9_TheCleanUpOfAFailedTryLockIsRepeatedUntilTheNodeIsGone(t *tes
 				require.ErrorIs(s, try.Err, zklock.ErrBusy)
 				want := []string{path.Base(h.Node())}
 				s.Until(30*time.Second, "its place is gone", func() bool {
-					return len(s.Server.Children(dir)) == 1 && (lost.Hits() == 3 || s.Server.Requests()[zktest.OpDelete] > 0)
+					return len(s.Server.Children(dir)) == 1 && (lost.Hits() == 3 || s.Server.Requests()[fault.OpDelete] > 0)
 				})
 				require.Equal(s, want, s.Server.Children(dir))
 				require.Positive(s, lost.Hits())
@@ -128,8 +129,8 @@ func TestScenario9_TheCleanUpGoesOnWhenTheTryLocksContextEnds(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		id := b.SessionID()
-		create := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(id).Once())
-		lost := s.Server.Inject(zktest.CloseBefore().Op(zktest.OpDelete).Session(id).Times(5))
+		create := s.Server.Inject(fault.Hold().Op(fault.OpCreate).Session(id).Once())
+		lost := s.Server.Inject(fault.CloseBefore().Op(fault.OpDelete).Session(id).Times(5))
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
 		try := locktest.Go(ctx, b.Mutex(dir).TryLock)
@@ -176,18 +177,18 @@ func TestScenario10_CleanUpOnAContextThatIsOverIsDone(t *testing.T) {
 // scenario 10, the bound: a release that gets no answer delays Do by a tenth of the session timeout at most, whether the session
 // lasts or not, and does not turn the result of the work into an error.
 func TestScenario10_DosReleaseIsBoundedByATenthOfTheSessionTimeout(t *testing.T) {
-	for name, down := range map[string]zktest.Fault{
-		"no server":                     zktest.Freeze(),
-		"a server that deletes nothing": zktest.DropRequest().Op(zktest.OpDelete),
+	for name, down := range map[string]fault.Fault{
+		"no server":                     fault.Freeze(),
+		"a server that deletes nothing": fault.DropRequest().Op(fault.OpDelete),
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, c := s.Dir("/locks/a"), s.Client()
 				ctx, cancel := context.WithCancel(s.Context())
 				var began time.Time
-				var fault *zktest.Injection
+				var failure *zktest.Injection
 				err := c.Mutex(dir).Do(ctx, func(context.Context) error {
-					fault = s.Server.Inject(down)
+					failure = s.Server.Inject(down)
 					cancel()
 					began = time.Now()
 					return nil
@@ -195,7 +196,7 @@ func TestScenario10_DosReleaseIsBoundedByATenthOfTheSessionTimeout(t *testing.T)
 				require.NoError(s, err)
 				require.Equal(s, time.Second, time.Since(began))
 				require.NotEmpty(s, s.Server.Children(dir))
-				fault.Remove()
+				failure.Remove()
 				s.Empty(22*time.Second, dir) // frozen requests may arrive now, and prolong the session: its timeout, and a tick
 			})
 		})
@@ -205,16 +206,16 @@ func TestScenario10_DosReleaseIsBoundedByATenthOfTheSessionTimeout(t *testing.T)
 // scenario 16: Close during a create in flight: the znode does not outlive Close by more than the session.
 func TestScenario16_ANodeWhoseCreateIsInFlightDoesNotOutliveCloseByMoreThanTheSession(t *testing.T) {
 	const session = 10*time.Second + 2*time.Second // the timeout, and the tick at which the server looks
-	for name, fault := range map[string]zktest.Fault{
-		"held back": zktest.Hold(), "not answered": zktest.HoldReply(), "connection lost before": zktest.CloseBefore(),
-		"connection lost after": zktest.CloseAfter(), "link dead": zktest.Freeze(), "requests pass": zktest.FreezeReplies(),
+	for name, failure := range map[string]fault.Fault{
+		"held back": fault.Hold(), "not answered": fault.HoldReply(), "connection lost before": fault.CloseBefore(),
+		"connection lost after": fault.CloseAfter(), "link dead": fault.Freeze(), "requests pass": fault.FreezeReplies(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, c := s.Dir("/locks/a"), s.Client()
 				id := c.SessionID()
-				held := s.Server.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
-				refused := s.Server.Inject(zktest.Refuse())
+				held := s.Server.Inject(failure.Op(fault.OpCreate).Path("/locks/a/*").Once())
+				refused := s.Server.Inject(fault.Refuse())
 				call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 				<-held.Hit()
 				require.False(s, call.Over())

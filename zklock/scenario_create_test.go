@@ -14,18 +14,19 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Was my znode created? Scenarios 1 to 4; 5 to 7 are in scenario_entry_test.go.
 
 // lostReplies are the ways in which a reply can get lost after the server has carried the request out.
-var lostReplies = map[string]zktest.Fault{
-	"connection closed":         zktest.CloseAfter(),
-	"reply dropped":             zktest.DropReply(),
-	"reply cut short":           zktest.Truncate(9),
-	"reply never comes":         zktest.Stall(0),
-	"reply stops in the middle": zktest.Stall(19),
-	"link freezes":              zktest.FreezeReplies(),
+var lostReplies = map[string]fault.Fault{
+	"connection closed":         fault.CloseAfter(),
+	"reply dropped":             fault.DropReply(),
+	"reply cut short":           fault.Truncate(9),
+	"reply never comes":         fault.Stall(0),
+	"reply stops in the middle": fault.Stall(19),
+	"link freezes":              fault.FreezeReplies(),
 }
 
 // scenario 1: the reply to a create is lost after the server has committed it, and the session survives: the znode is found
@@ -34,19 +35,19 @@ func TestScenario1_ACreateWhoseReplyWasLostIsFoundAgainByItsID(t *testing.T) {
 	calls := map[string]func(*zklock.Mutex, context.Context) (context.Context, *zklock.Hold, error){
 		"Lock": (*zklock.Mutex).Lock, "TryLock": (*zklock.Mutex).TryLock,
 	}
-	for name, fault := range lostReplies {
+	for name, failure := range lostReplies {
 		for call, lock := range calls {
 			t.Run(call+", "+name, func(t *testing.T) {
 				locktest.Simulate(t, func(s *locktest.Sim) {
 					dir, c := s.Dir("/locks/a"), s.Client()
-					before, creates := c.SessionID(), s.Server.Requests()[zktest.OpCreate]
-					lost := s.Server.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
+					before, creates := c.SessionID(), s.Server.Requests()[fault.OpCreate]
+					lost := s.Server.Inject(failure.Op(fault.OpCreate).Path("/locks/a/*").Once())
 					_, h, err := lock(c.Mutex(dir), s.Context())
 					require.NoError(s, err)
 					require.Equal(s, 1, lost.Hits())
 					lost.Remove()
 					require.Equal(s, []string{path.Base(h.Node())}, s.Server.Children(dir), "one znode for one call")
-					require.Equal(s, creates+1, s.Server.Requests()[zktest.OpCreate], "it was made once")
+					require.Equal(s, creates+1, s.Server.Requests()[fault.OpCreate], "it was made once")
 					require.Equal(s, before, c.SessionID(), "the session survived")
 					s.Owned(c, h)
 					s.Unlock(h)
@@ -60,15 +61,15 @@ func TestScenario1_ACreateWhoseReplyWasLostIsFoundAgainByItsID(t *testing.T) {
 // scenario 2: the caller's ctx ends while create is in flight: the call returns at once, and the znode is deleted when
 // the outcome becomes known.
 func TestScenario2_ACallWhoseContextEndsDuringItsCreateReturnsAtOnceAndLeavesNothing(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{
-		"not carried out yet": zktest.Hold(),
-		"carried out":         zktest.HoldReply(),
+	for name, failure := range map[string]fault.Fault{
+		"not carried out yet": fault.Hold(),
+		"carried out":         fault.HoldReply(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, c := s.Dir("/locks/a"), s.Client()
 				id := c.SessionID()
-				held := s.Server.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
+				held := s.Server.Inject(failure.Op(fault.OpCreate).Path("/locks/a/*").Once())
 				ctx, cancel := context.WithCancel(s.Context())
 				defer cancel()
 				call := locktest.Go(ctx, c.Mutex(dir).Lock)
@@ -82,12 +83,12 @@ func TestScenario2_ACallWhoseContextEndsDuringItsCreateReturnsAtOnceAndLeavesNot
 				require.Nil(s, call.Hold)
 				require.Equal(s, gone, call.At, "it did not wait for the reply")
 
-				created := s.Server.Requests()[zktest.OpCreate]
+				created := s.Server.Requests()[fault.OpCreate]
 				time.Sleep(100 * time.Millisecond)
 				held.Release()
 				s.Until(time.Second, "the create is carried out and undone", func() bool {
 					r := s.Server.Requests()
-					return r[zktest.OpDelete] == 1 && r[zktest.OpCreate] >= created
+					return r[fault.OpDelete] == 1 && r[fault.OpCreate] >= created
 				})
 				require.Empty(s, s.Server.Children(dir))
 				require.Equal(s, id, c.SessionID(), "deleted, and not gone with the session")
@@ -99,13 +100,13 @@ func TestScenario2_ACallWhoseContextEndsDuringItsCreateReturnsAtOnceAndLeavesNot
 
 // scenario 2, with the connection lost too: the outcome of the create is found out on the next one.
 func TestScenario2_ACreateInFlightIsCleanedUpAcrossAReconnectAfterItsCallerHasGone(t *testing.T) {
-	for name, fault := range lostReplies {
+	for name, failure := range lostReplies {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, c := s.Dir("/locks/a"), s.Client()
 				id := c.SessionID()
-				refused := s.Server.Inject(zktest.Refuse())
-				lost := s.Server.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
+				refused := s.Server.Inject(fault.Refuse())
+				lost := s.Server.Inject(failure.Op(fault.OpCreate).Path("/locks/a/*").Once())
 				ctx, cancel := context.WithTimeout(s.Context(), 50*time.Millisecond)
 				defer cancel()
 				_, _, err := c.Mutex(dir).Lock(ctx)
@@ -132,8 +133,8 @@ func TestScenario3_ALostCreateIsLookedForOnlyAfterASync(t *testing.T) {
 				require.NoError(s, c.Current().Sync(s.Context(), "/"))
 				f.Lag(1) // from here on it lacks the last transaction: the create
 				c.LeadTo(f)
-				lost := s.Server.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/a/*").Once())
-				sync := s.Server.Inject(zktest.Hold().Op(zktest.OpSync).Member(f).Once())
+				lost := s.Server.Inject(fault.CloseAfter().Op(fault.OpCreate).Path("/locks/a/*").Once())
+				sync := f.Inject(fault.Hold().Op(fault.OpSync).Once())
 				ctx, cancel := context.WithCancel(s.Context())
 				defer cancel()
 				call := locktest.Go(ctx, c.Mutex(dir).Lock)
@@ -153,7 +154,7 @@ func TestScenario3_ALostCreateIsLookedForOnlyAfterASync(t *testing.T) {
 					require.Len(s, s.Server.Children(dir), 1)
 					s.Owned(c, call.Hold)
 				}
-				require.Equal(s, 1, s.Server.Requests()[zktest.OpCreate], "it was made once")
+				require.Equal(s, 1, s.Server.Requests()[fault.OpCreate], "it was made once")
 				require.Equal(s, before, c.SessionID())
 			})
 		})
@@ -169,8 +170,8 @@ func TestScenario3_AnAbandonedCreateThatASyncDidNotShowIsDeleted(t *testing.T) {
 		require.NoError(s, c.Current().Sync(s.Context(), "/"))
 		f.Lag(1)
 		c.LeadTo(f)
-		lost := s.Server.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/a/*").Once())
-		blind := s.Server.Inject(zktest.Answer(zktest.CodeOK).Op(zktest.OpSync).Member(f).Once())
+		lost := s.Server.Inject(fault.CloseAfter().Op(fault.OpCreate).Path("/locks/a/*").Once())
+		blind := f.Inject(fault.Answer(fault.CodeOK).Op(fault.OpSync).Once())
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
 		call := locktest.Go(ctx, c.Mutex(dir).Lock)
@@ -220,12 +221,12 @@ func TestScenario4_AnOldSessionsNodeIsNotAdoptedByTheNext(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client(zklock.WithSessionTimeout(timeout), zklock.WithTickTime(tick))
 		old := c.SessionID()
-		lost := s.Server.Inject(zktest.FreezeReplies().Op(zktest.OpCreate).Path("/locks/a/*").Once())
+		lost := s.Server.Inject(fault.FreezeReplies().Op(fault.OpCreate).Path("/locks/a/*").Once())
 		call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 		<-lost.Hit()
 		synctest.Wait()
 		ours := dir + "/" + s.Server.Children(dir)[0]
-		cut := s.Server.Inject(zktest.Freeze().Session(old)) // of the session, for good: it ends by its lease clock
+		cut := s.Server.Inject(fault.Freeze().Session(old)) // of the session, for good: it ends by its lease clock
 		s.Until(2*timeout, "a place in a new session", func() bool { return len(s.Server.Children(dir)) == 2 })
 		require.Contains(s, s.Server.Nodes(), ours, "the old one is still listed")
 		require.NotEqual(s, old, c.SessionID())
@@ -243,8 +244,8 @@ func TestScenario4_AnOldSessionsNodeIsNotAdoptedByTheNext(t *testing.T) {
 func TestScenario4_ANodeWithOurIDThatAnotherSessionOwnsIsNotAdopted(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
-		lost := s.Server.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/a/*").Once())
-		refused := s.Server.Inject(zktest.Refuse())
+		lost := s.Server.Inject(fault.CloseAfter().Op(fault.OpCreate).Path("/locks/a/*").Once())
+		refused := s.Server.Inject(fault.Refuse())
 		call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 		<-lost.Hit()
 		synctest.Wait()
@@ -270,20 +271,20 @@ func TestACreateThatIsAnsweredWithAnUnknownCodeLeavesNothingBehind(t *testing.T)
 		return binary.BigEndian.AppendUint32(reply[:12], 0xffffffff) // −1, "system error"
 	}
 	for name, c := range map[string]struct {
-		op   zktest.Op
+		op   fault.Op
 		lock func(c *locktest.Client, dirs []string) locktest.Acquire
 	}{
-		"one path": {zktest.OpCreate, func(c *locktest.Client, dirs []string) locktest.Acquire {
+		"one path": {fault.OpCreate, func(c *locktest.Client, dirs []string) locktest.Acquire {
 			return c.Mutex(dirs[0]).Lock
 		}},
-		"several paths": {zktest.OpMulti, func(c *locktest.Client, dirs []string) locktest.Acquire {
+		"several paths": {fault.OpMulti, func(c *locktest.Client, dirs []string) locktest.Acquire {
 			return c.MultiLock(dirs).Lock
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dirs, client := dirs(s, 3), s.Client()
-				s.Server.Inject(zktest.Garble(trouble).Op(c.op).Once())
+				s.Server.Inject(fault.Garble(trouble).Op(c.op).Once())
 				_, _, err := c.lock(client, dirs)(s.Context())
 				require.Error(s, err)
 				emptyAll(s, 5*time.Second, dirs)

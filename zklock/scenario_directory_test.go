@@ -9,12 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/zktest/fault"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
 )
 
 // The lock's directory: scenarios 44 and 45.
@@ -83,16 +84,16 @@ func TestScenario44_ADirectoryThatIsDeletedWhileWaitingIsMadeAgain(t *testing.T)
 
 // scenario 44, at other moments: the directory is deleted before the create, and before the list.
 func TestScenario44_ADirectoryThatGoesDuringACallIsMadeAgain(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{
-		"before the create":         zktest.Hold().Op(zktest.OpCreate).Path("/locks/a/*"),
-		"before the list":           zktest.Hold().Op(zktest.OpGetChildren2),
-		"before the create's reply": zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/a/*"),
+	for name, failure := range map[string]fault.Fault{
+		"before the create":         fault.Hold().Op(fault.OpCreate).Path("/locks/a/*"),
+		"before the list":           fault.Hold().Op(fault.OpGetChildren2),
+		"before the create's reply": fault.CloseAfter().Op(fault.OpCreate).Path("/locks/a/*"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, c := s.Dir("/locks/a"), s.Client()
-				away := s.Server.Inject(zktest.Refuse())
-				at := s.Server.Inject(fault.Once())
+				away := s.Server.Inject(fault.Refuse())
+				at := s.Server.Inject(failure.Once())
 				call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 				<-at.Hit()
 				require.False(s, call.Over())
@@ -112,7 +113,7 @@ func TestScenario44_ADirectoryThatGoesAgainAndAgainIsMadeAgainEachTime(t *testin
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		const dir = "/locks/deep/er/a"
 		c := s.Client()
-		made := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Path(dir + "/*").Times(6))
+		made := s.Server.Inject(fault.Hold().Op(fault.OpCreate).Path(dir + "/*").Times(6))
 		call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 		for i := range 6 {
 			require.NoError(s, made.Wait(s.Context(), i+1))
@@ -132,7 +133,7 @@ func TestScenario45_ManyClientsCreateTheDirectoryAtOnceInDifferentModes(t *testi
 		var wg sync.WaitGroup
 		errs := make([]error, n)
 		// All creates of the directory wait until all clients have found it missing.
-		missing := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate, zktest.OpCreateContainer).Path("/not", "/not/yet", "/not/yet/there", dir))
+		missing := s.Server.Inject(fault.Hold().Op(fault.OpCreate, fault.OpCreateContainer).Path("/not", "/not/yet", "/not/yet/there", dir))
 		inside, most := 0, 0
 		var mu sync.Mutex
 		for i := range n {

@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Scenarios 5 to 7: places in line, and which names count as one.
@@ -24,18 +24,18 @@ const contenderName = `^_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3
 // scenario 5: the session expires between create and list: Lock does not succeed without a znode of its own in the
 // list, but queues again in the new session.
 func TestScenario5_ASessionThatEndsBetweenCreateAndListIsQueuedAgain(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{
-		"before the list is carried out": zktest.ExpireSession(),
-		"while the list waits":           zktest.Hold(),
-		"after the list was lost":        zktest.CloseBefore(),
-		"after the reply was lost":       zktest.CloseAfter(),
+	for name, failure := range map[string]fault.Fault{
+		"before the list is carried out": fault.ExpireSession(),
+		"while the list waits":           fault.Hold(),
+		"after the list was lost":        fault.CloseBefore(),
+		"after the reply was lost":       fault.CloseAfter(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, c := s.Dir("/locks/a"), s.Client()
 				old := c.SessionID()
-				away := s.Server.Inject(zktest.Refuse())
-				at := s.Server.Inject(fault.Op(zktest.OpGetChildren2).Path(dir).Once())
+				away := s.Server.Inject(fault.Refuse())
+				at := s.Server.Inject(failure.Op(fault.OpGetChildren2).Path(dir).Once())
 				call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 				<-at.Hit()
 				require.False(s, call.Over())
@@ -58,7 +58,7 @@ func TestScenario5_ASessionThatEndsBetweenCreateAndListIsQueuedAgain(t *testing.
 func TestScenario5_LockDoesNotSucceedWithoutANodeOfItsOwnInTheList(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
-		list := s.Server.Inject(zktest.Hold().Op(zktest.OpGetChildren2).Path(dir).Once())
+		list := s.Server.Inject(fault.Hold().Op(fault.OpGetChildren2).Path(dir).Once())
 		call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 		<-list.Hit()
 		first := dir + "/" + s.Server.Children(dir)[0]
@@ -74,7 +74,7 @@ func TestScenario5_LockDoesNotSucceedWithoutANodeOfItsOwnInTheList(t *testing.T)
 func TestScenario6_TheIDIsPutOnceBeforeTheBaseNameHoweverOftenACreateIsRepeated(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
-		failed := s.Server.Inject(zktest.CloseBefore().Op(zktest.OpCreate).Path("/locks/a/*").Times(4))
+		failed := s.Server.Inject(fault.CloseBefore().Op(fault.OpCreate).Path("/locks/a/*").Times(4))
 		h := s.Lock(c.Mutex(dir))
 		require.Equal(s, 4, failed.Hits())
 		require.Regexp(s, contenderName, path.Base(h.Node()))
@@ -86,7 +86,7 @@ func TestScenario6_TheIDIsPutOnceBeforeTheBaseNameHoweverOftenACreateIsRepeated(
 		s.Unlock(h)
 
 		// Also in another session, and when the directory has to be made in between.
-		expired := s.Server.Inject(zktest.ExpireSession().Op(zktest.OpMulti).Path("/locks/new/*").Times(1))
+		expired := s.Server.Inject(fault.ExpireSession().Op(fault.OpMulti).Path("/locks/new/*").Times(1))
 		h = s.Lock(c.Mutex("/locks/new"))
 		require.Equal(s, 1, expired.Hits())
 		require.Regexp(s, contenderName, path.Base(h.Node()))

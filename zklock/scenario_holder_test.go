@@ -14,6 +14,7 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Scenarios 17 to 20: when a hold ends. 21 to 23 are in scenario_stale_test.go.
@@ -21,19 +22,19 @@ import (
 // cutOffs are the ways in which a holder can be cut off from the leader. Each takes effect when it is called.
 var cutOffs = map[string]func(s *locktest.Sim, c *locktest.Client, f *zktest.Member){
 	"link dead": func(s *locktest.Sim, c *locktest.Client, _ *zktest.Member) {
-		s.Server.Inject(zktest.Freeze().Session(c.SessionID()))
+		s.Server.Inject(fault.Freeze().Session(c.SessionID()))
 	},
 	"requests get stuck": func(s *locktest.Sim, c *locktest.Client, _ *zktest.Member) {
-		s.Server.Inject(zktest.FreezeRequests().Session(c.SessionID()))
+		s.Server.Inject(fault.FreezeRequests().Session(c.SessionID()))
 	},
 	"replies get stuck": func(s *locktest.Sim, c *locktest.Client, _ *zktest.Member) {
-		s.Server.Inject(zktest.FreezeReplies().Session(c.SessionID()))
+		s.Server.Inject(fault.FreezeReplies().Session(c.SessionID()))
 	},
 	"requests get lost": func(s *locktest.Sim, c *locktest.Client, _ *zktest.Member) {
-		s.Server.Inject(zktest.DropRequest().Session(c.SessionID()))
+		s.Server.Inject(fault.DropRequest().Session(c.SessionID()))
 	},
 	"replies get lost": func(s *locktest.Sim, c *locktest.Client, _ *zktest.Member) {
-		s.Server.Inject(zktest.DropReply().Session(c.SessionID()))
+		s.Server.Inject(fault.DropReply().Session(c.SessionID()))
 	},
 	"its server is dead": func(s *locktest.Sim, c *locktest.Client, f *zktest.Member) { f.Down() },
 	"its server is cut off from the leader, and goes on answering": func(s *locktest.Sim, c *locktest.Client, f *zktest.Member) {
@@ -107,7 +108,7 @@ func TestScenario17_AForcedExpiryEndsTheHoldAtOnceWithItsCause(t *testing.T) {
 				h := s.Lock(a.Mutex(dir))
 				time.Sleep(held)
 				lost := locktest.LossOf(h)
-				refused := s.Server.Inject(zktest.Refuse()) // at first it only sees that the connection is closed
+				refused := s.Server.Inject(fault.Refuse()) // at first it only sees that the connection is closed
 				require.NoError(s, s.Server.Expire(a.SessionID()))
 				expired := time.Now()
 				synctest.Wait()
@@ -147,7 +148,7 @@ func TestScenario18_AHolderThatHearsNothingGoesByItsLeaseClock(t *testing.T) {
 					require.NoError(s, h.Err(), "it lasts as long as it is heard of")
 					require.False(s, next.Over())
 					promised := h.SafeUntil()
-					s.Server.Inject(zktest.Freeze().Session(a.SessionID()))
+					s.Server.Inject(fault.Freeze().Session(a.SessionID()))
 					cut := time.Now()
 					loss := <-lost
 					require.Equal(s, zklock.ErrLeaseOver, loss.Cause)
@@ -177,10 +178,10 @@ func TestScenario18_AServerWithoutItsLeaderDoesNotProlongTheLease(t *testing.T) 
 					next := locktest.Go(s.Context(), b.Mutex(dir).Lock)
 					time.Sleep(held)
 					f.CutOff()
-					pings := s.Server.Requests()[zktest.OpPing]
+					pings := s.Server.Requests()[fault.OpPing]
 					next.Get(s)
 					loss := <-lost
-					require.Greater(s, s.Server.Requests()[zktest.OpPing], pings, "it goes on answering")
+					require.Greater(s, s.Server.Requests()[fault.OpPing], pings, "it goes on answering")
 					require.Equal(s, zklock.ErrLeaseOver, loss.Cause)
 					require.True(s, loss.At.Before(next.At), "lost %v after the next began", loss.At.Sub(next.At))
 					require.False(s, next.At.Before(loss.Safe), "the next began %v before SafeUntil", loss.Safe.Sub(next.At))
@@ -259,11 +260,11 @@ func TestScenario20_AGuardedWriteOfALostHoldIsRefusedByTheEnsemble(t *testing.T)
 		want error // of the write
 	}{
 		"znode deleted, and the word of it lost": {func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold) {
-			s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(a.SessionID()))
+			s.Server.Inject(fault.DropReply().Op(fault.OpNotify).Session(a.SessionID()))
 			require.NoError(s, s.Server.Delete(h.Node()))
 		}, zklock.ErrNodeDeleted},
 		"session ends when the write arrives": {func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold) {
-			s.Server.Inject(zktest.ExpireSession().Op(zktest.OpMulti).Session(a.SessionID()))
+			s.Server.Inject(fault.ExpireSession().Op(fault.OpMulti).Session(a.SessionID()))
 		}, zklock.ErrUnknownOutcome}, // such a server closes the connection without an answer
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -298,10 +299,10 @@ func TestScenario66_AnotherSessionInPlaceOfOursEndsTheHold(t *testing.T) {
 		c := s.Client()
 		ours, m := c.SessionID(), c.Mutex(s.Dir("/locks/a"))
 		h := s.Lock(m)
-		s.Server.Inject(zktest.Garble(func(b []byte) []byte {
+		s.Server.Inject(fault.Garble(func(b []byte) []byte {
 			b[15]++ // behind version, timeout and the rest of the session's number
 			return b
-		}).Op(zktest.OpConnect).Session(ours).Once())
+		}).Op(fault.OpConnect).Session(ours).Once())
 		s.Server.DropConnections()
 		require.ErrorIs(s, locktest.End(h), zklock.ErrLeaseOver)
 		require.ErrorContains(s, h.Err(), "in place of")

@@ -13,7 +13,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // lockByMany has workers lock and unlock m, n times each.
@@ -92,14 +92,14 @@ func TestScenario15_NothingGrowsWithThePastCycles(t *testing.T) {
 		s.Server.DropConnections()
 		s.Until(3*time.Second, "the client is back", func() bool { return len(s.Watched(id)) > 0 })
 		require.Equal(s, []string{held.Node()}, s.Watched(id), "watches that the client keeps")
-		require.Equal(s, before[zktest.OpExists], s.Server.Requests()[zktest.OpExists])
-		require.Equal(s, before[zktest.OpSetWatches]+1, s.Server.Requests()[zktest.OpSetWatches])
+		require.Equal(s, before[fault.OpExists], s.Server.Requests()[fault.OpExists])
+		require.Equal(s, before[fault.OpSetWatches]+1, s.Server.Requests()[fault.OpSetWatches])
 		s.Unlock(held)
 		synctest.Wait()
 		s.Server.DropConnections()
 		s.Unlock(s.Lock(m))
 		require.Zero(s, s.Server.WatchCount())
-		require.Equal(s, before[zktest.OpSetWatches]+1, s.Server.Requests()[zktest.OpSetWatches], "nothing is left to watch")
+		require.Equal(s, before[fault.OpSetWatches]+1, s.Server.Requests()[fault.OpSetWatches], "nothing is left to watch")
 	})
 }
 
@@ -162,9 +162,9 @@ func TestScenario15_NothingGrowsWithPastTrouble(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		require.Zero(s, s.Server.WatchCount())
 		require.Equal(s, goroutines, locktest.Goroutines())
-		setWatches := s.Server.Requests()[zktest.OpSetWatches]
+		setWatches := s.Server.Requests()[fault.OpSetWatches]
 		s.Server.DropConnections()
 		s.Unlock(s.Lock(m))
-		require.Equal(s, setWatches, s.Server.Requests()[zktest.OpSetWatches], "nothing is left to watch")
+		require.Equal(s, setWatches, s.Server.Requests()[fault.OpSetWatches], "nothing is left to watch")
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/admin"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Scenario 50: a directory with very many contenders, or with contenders that have large data or long names. Waiting, Queue and
@@ -66,7 +66,7 @@ func TestScenario50_ManyWaitersBehindAHolderWithMuchDataCostNoOtherHold(t *testi
 		_, other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
 		plantData(s, dir, 1, bulk)
-		before := s.Server.Requests()[zktest.OpGetData]
+		before := s.Server.Requests()[fault.OpGetData]
 		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 		defer cancel()
 		const waiters = 300
@@ -83,7 +83,7 @@ func TestScenario50_ManyWaitersBehindAHolderWithMuchDataCostNoOtherHold(t *testi
 			require.ErrorContains(s, err, "x-lock-0000000000 (1000000 bytes of data)")
 		}
 		require.NoError(s, other.Err())
-		require.Zero(s, s.Server.Requests()[zktest.OpGetData]-before)
+		require.Zero(s, s.Server.Requests()[fault.OpGetData]-before)
 	})
 }
 
@@ -116,7 +116,7 @@ func TestManyWaitersReadTheHoldersDataOnce(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), s.Client()
 		h := s.Lock(s.Client().Mutex(dir, zklock.WithOwner("somebody")))
-		before := s.Server.Requests()[zktest.OpGetData]
+		before := s.Server.Requests()[fault.OpGetData]
 		ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 		defer cancel()
 		ends := make(chan error, 100)
@@ -129,7 +129,7 @@ func TestManyWaitersReadTheHoldersDataOnce(t *testing.T) {
 		for range cap(ends) {
 			require.ErrorContains(s, <-ends, "in line behind somebody (")
 		}
-		require.Equal(s, 1, s.Server.Requests()[zktest.OpGetData]-before)
+		require.Equal(s, 1, s.Server.Requests()[fault.OpGetData]-before)
 		s.Unlock(h)
 	})
 }
@@ -241,7 +241,7 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), s.Client()
 		plantData(s, dir, 1000, nil)
-		s.Server.Inject(zktest.DelayReply(time.Second).Op(zktest.OpExists))
+		s.Server.Inject(fault.DelayReply(time.Second).Op(fault.OpExists))
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(s.Context(), 300*time.Millisecond)
 		defer cancel()
@@ -288,7 +288,7 @@ func TestTheLooksOfManyWaitersDelayNoOtherCall(t *testing.T) {
 		dir, c, neighbour := s.Dir("/l"), s.Client(), s.Client()
 		s.Dir("/free")
 		h := s.Lock(neighbour.Mutex(dir))
-		s.Server.Inject(zktest.DelayReply(10 * time.Millisecond).Session(c.SessionID()))
+		s.Server.Inject(fault.DelayReply(10 * time.Millisecond).Session(c.SessionID()))
 		ctx, cancel := context.WithCancel(s.Context())
 		var all sync.WaitGroup
 		for range 400 {

@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Scenarios 41 to 43: misuse of a client, and servers that cannot be reached.
@@ -81,26 +81,26 @@ func TestScenario41_CloseEndsTheCallsThatWait(t *testing.T) {
 }
 
 // unreachable are servers that never serve.
-var unreachable = map[string]zktest.Fault{
-	"connections are refused":      zktest.Refuse(),
-	"handshakes get no answer":     zktest.Freeze(),
-	"half a handshake is answered": zktest.Stall(7).Op(zktest.OpConnect),
-	"handshakes are hung up on":    zktest.CloseBefore().Op(zktest.OpConnect),
-	"answers are garbage": zktest.Garble(func([]byte) []byte {
+var unreachable = map[string]fault.Fault{
+	"connections are refused":      fault.Refuse(),
+	"handshakes get no answer":     fault.Freeze(),
+	"half a handshake is answered": fault.Stall(7).Op(fault.OpConnect),
+	"handshakes are hung up on":    fault.CloseBefore().Op(fault.OpConnect),
+	"answers are garbage": fault.Garble(func([]byte) []byte {
 		return []byte("HTTP/1.1 400 Bad Request\r\n\r\n")
-	}).Op(zktest.OpConnect),
+	}).Op(fault.OpConnect),
 }
 
 // scenario 41: servers that are never reachable: Dial returns an error within its ctx, says which servers it tried,
 // and leaves nothing running.
 func TestScenario41_DialOfServersThatNeverAnswerReturnsWithinItsContext(t *testing.T) {
-	for name, fault := range unreachable {
+	for name, failure := range unreachable {
 		for _, limit := range []time.Duration{0, 100 * time.Millisecond, 5 * time.Second, time.Minute} {
 			t.Run(fmt.Sprintf("%s for %v", name, limit), func(t *testing.T) {
 				locktest.Simulate(t, func(s *locktest.Sim) {
 					f := s.Follower()
 					idle := locktest.Goroutines()
-					down := s.Server.Inject(fault)
+					down := s.Server.Inject(failure)
 					ctx, cancel := context.WithTimeout(s.Context(), limit)
 					defer cancel()
 					began := time.Now()
@@ -123,12 +123,12 @@ func TestScenario41_DialOfServersThatNeverAnswerReturnsWithinItsContext(t *testi
 
 // scenario 41: servers go down and do not come back: calls return within their ctx, and their errors say what they waited for.
 func TestScenario41_ACallWithoutAServerReturnsWithinItsContext(t *testing.T) {
-	for name, fault := range unreachable {
+	for name, failure := range unreachable {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, c := s.Dir("/locks/a"), s.Client()
 				s.Server.DropConnections()
-				s.Server.Inject(fault)
+				s.Server.Inject(failure)
 				for _, limit := range []time.Duration{50 * time.Millisecond, 3 * time.Second, 2 * time.Minute} {
 					for _, lock := range []func(*zklock.Mutex, context.Context) (context.Context, *zklock.Hold, error){
 						(*zklock.Mutex).Lock, (*zklock.Mutex).TryLock,

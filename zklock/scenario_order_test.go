@@ -12,7 +12,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Scenario 25: the order when a waiter gives up. Package recipe tests 24 and 26; 27 and 28 are in scenario_wake_test.go.
@@ -89,7 +89,7 @@ func TestScenario25_TheFollowerOfAWaiterThatGivesUpWatchesTheNextOneDown(t *test
 				heard, asked := make([]int, n), make([]int, n)
 				asks := func(c *locktest.Client) int {
 					info, _ := s.Server.Session(c.SessionID())
-					return info.Requests[zktest.OpGetChildren2] + info.Requests[zktest.OpSetWatches]
+					return info.Requests[fault.OpGetChildren2] + info.Requests[fault.OpSetWatches]
 				}
 				for i, c := range clients {
 					heard[i], asked[i] = s.Notified(c.SessionID()), asks(c)

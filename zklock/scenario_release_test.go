@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Scenarios 11 to 14: waits and releases across lost connections.
@@ -30,9 +30,9 @@ func TestScenario11_AWaitGoesOnWithItsNodeAcrossReconnects(t *testing.T) {
 				call := locktest.Go(s.Context(), b.Mutex(dir).Lock)
 				require.False(s, call.Over())
 				line := locktest.Contenders(s.Server.Children(dir))
-				creates := s.Server.Requests()[zktest.OpCreate]
+				creates := s.Server.Requests()[fault.OpCreate]
 				for range 10 {
-					refused := s.Server.Inject(zktest.Refuse())
+					refused := s.Server.Inject(fault.Refuse())
 					s.Server.DropConnections()
 					time.Sleep(away)
 					refused.Remove()
@@ -46,7 +46,7 @@ func TestScenario11_AWaitGoesOnWithItsNodeAcrossReconnects(t *testing.T) {
 				require.NoError(s, h.Err())
 				s.Unlock(h)
 				require.Equal(s, line[1], path.Base(call.Get(s).Node()))
-				require.Equal(s, creates, s.Server.Requests()[zktest.OpCreate])
+				require.Equal(s, creates, s.Server.Requests()[fault.OpCreate])
 				require.Equal(s, id, b.SessionID())
 				s.Owned(b, call.Hold)
 			})
@@ -71,7 +71,7 @@ func TestScenario11_APredecessorThatGoesDuringTheDisconnectionIsNoticed(t *testi
 					f.Lag(2) // the deletion, and the heartbeat of a in its next connection
 					b.LeadTo(f)
 				}
-				refused := s.Server.Inject(zktest.Refuse())
+				refused := s.Server.Inject(fault.Refuse())
 				s.Server.DropConnections()
 				require.NoError(s, s.Server.Delete(h.Node()))
 				refused.Remove()
@@ -91,12 +91,12 @@ func TestScenario11_APredecessorThatGoesDuringTheDisconnectionIsNoticed(t *testi
 // scenario 12: Unlock's delete loses its reply: the hold counts as released, the delete is repeated, and "no such
 // znode" is success.
 func TestScenario12_AnUnlockWhoseReplyIsLostIsRepeatedAndSucceeds(t *testing.T) {
-	for name, fault := range lostReplies {
+	for name, failure := range lostReplies {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, c := s.Dir("/locks/a"), s.Client()
 				h := s.Lock(c.Mutex(dir))
-				lost := s.Server.Inject(fault.Op(zktest.OpDelete).Once())
+				lost := s.Server.Inject(failure.Op(fault.OpDelete).Once())
 				done := make(chan error)
 				go func() { done <- h.Unlock() }()
 				<-lost.Hit()
@@ -105,7 +105,7 @@ func TestScenario12_AnUnlockWhoseReplyIsLostIsRepeatedAndSucceeds(t *testing.T) 
 				require.NotErrorIs(s, h.Err(), zklock.ErrLost)
 				require.NoError(s, <-done)
 				s.Empty(10*time.Second, dir)
-				require.Equal(s, 2, s.Server.Requests()[zktest.OpDelete])
+				require.Equal(s, 2, s.Server.Requests()[fault.OpDelete])
 				require.ErrorIs(s, h.Unlock(), zklock.ErrUnlocked)
 			})
 		})
@@ -117,7 +117,7 @@ func TestScenario12_AnUnlockThatWaitsNoLongerIsRepeatedInTheBackground(t *testin
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
 		id, h := c.SessionID(), s.Lock(c.Mutex(dir))
-		lost := s.Server.Inject(zktest.CloseBefore().Op(zktest.OpDelete).Times(4))
+		lost := s.Server.Inject(fault.CloseBefore().Op(fault.OpDelete).Times(4))
 		began := time.Now()
 		require.NoError(s, h.Unlock())
 		require.LessOrEqual(s, time.Since(began), time.Second, "a tenth of the session timeout")

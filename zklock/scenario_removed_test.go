@@ -10,7 +10,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // removedKind is a way to wait for /locks/a behind a holder.
@@ -80,7 +80,7 @@ var removedMoments = map[string]func(s *locktest.Sim, c *locktest.Client, call f
 		return waiter
 	},
 	"before it watches": func(s *locktest.Sim, c *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call {
-		in := s.Server.Inject(zktest.Hold().Op(zktest.OpSetWatches, zktest.OpExists).Session(c.SessionID()).Once())
+		in := s.Server.Inject(fault.Hold().Op(fault.OpSetWatches, fault.OpExists).Session(c.SessionID()).Once())
 		waiter := call()
 		synctest.Wait()
 		remove()
@@ -89,7 +89,7 @@ var removedMoments = map[string]func(s *locktest.Sim, c *locktest.Client, call f
 		return waiter
 	},
 	"before it watches, and the other lets go too": func(s *locktest.Sim, c *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call {
-		in := s.Server.Inject(zktest.Hold().Op(zktest.OpSetWatches, zktest.OpExists).Session(c.SessionID()).Once())
+		in := s.Server.Inject(fault.Hold().Op(fault.OpSetWatches, fault.OpExists).Session(c.SessionID()).Once())
 		waiter := call()
 		synctest.Wait()
 		remove()
@@ -98,7 +98,7 @@ var removedMoments = map[string]func(s *locktest.Sim, c *locktest.Client, call f
 		return waiter
 	},
 	"and the reply to its watch is lost": func(s *locktest.Sim, c *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call {
-		s.Server.Inject(zktest.CloseAfter().Op(zktest.OpSetWatches, zktest.OpExists).Session(c.SessionID()).Once())
+		s.Server.Inject(fault.CloseAfter().Op(fault.OpSetWatches, fault.OpExists).Session(c.SessionID()).Once())
 		waiter := call()
 		synctest.Wait()
 		remove()
@@ -118,7 +118,7 @@ var removedMoments = map[string]func(s *locktest.Sim, c *locktest.Client, call f
 	"and somebody sets its data before": func(s *locktest.Sim, c *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call {
 		waiter := call()
 		synctest.Wait()
-		in := s.Server.Inject(zktest.Hold().Op(zktest.OpSetWatches, zktest.OpExists).Session(c.SessionID()).Once())
+		in := s.Server.Inject(fault.Hold().Op(fault.OpSetWatches, fault.OpExists).Session(c.SessionID()).Once())
 		for _, dir := range []string{"/locks/a", "/locks/b", "/locks/c"} {
 			if names := locktest.Contenders(s.Server.Children(dir)); len(names) > 0 {
 				require.NoError(s, s.Server.SetData(dir+"/"+names[len(names)-1], []byte("{}")))

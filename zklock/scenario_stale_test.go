@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Scenarios 21 to 23: late and stale releases, and a holder's znode that another client removes.
@@ -53,15 +53,15 @@ func TestScenario21_AnUnlockThatGoesOnInTheBackgroundDeletesNoOtherClientsNode(t
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		id, first := a.SessionID(), s.Lock(a.Mutex(dir))
-		away := s.Server.Inject(zktest.Freeze().Session(id))
+		away := s.Server.Inject(fault.Freeze().Session(id))
 		require.NoError(s, first.Unlock())
 		require.NoError(s, s.Server.DeleteAll(dir))
 		second := s.Lock(b.Mutex(dir))
 		require.Equal(s, number(first), number(second), "the numbers have restarted")
-		deletes := s.Server.Requests()[zktest.OpDelete]
+		deletes := s.Server.Requests()[fault.OpDelete]
 		away.Remove()
 		s.Until(5*time.Second, "the stale delete arrives", func() bool {
-			return s.Server.Requests()[zktest.OpDelete] > deletes
+			return s.Server.Requests()[fault.OpDelete] > deletes
 		})
 		time.Sleep(time.Minute)
 		s.Owned(b, second)
@@ -175,11 +175,11 @@ func TestScenario23_ALateUnlockReleasesOnlyItsOwnAcquisition(t *testing.T) {
 	for name, release := range map[string]func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold){
 		"after a release that worked": func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) { s.Unlock(h) },
 		"after one that lost its reply": func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
-			s.Server.Inject(zktest.CloseAfter().Op(zktest.OpDelete).Times(1))
+			s.Server.Inject(fault.CloseAfter().Op(fault.OpDelete).Times(1))
 			s.Unlock(h)
 		},
 		"after one that was repeated in the background": func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
-			s.Server.Inject(zktest.CloseBefore().Op(zktest.OpDelete).Times(3))
+			s.Server.Inject(fault.CloseBefore().Op(fault.OpDelete).Times(3))
 			require.NoError(s, h.Unlock())
 		},
 		"after one without a connection": func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {

@@ -11,6 +11,7 @@ import (
 	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // scenario 80: a zoo.cfg without tickTime means ticks of 3 s, and others have other ticks. The client finds them out: a hold
@@ -31,8 +32,8 @@ func TestScenario80_ALeaseAllowsForTheServersTickWithoutAnOption(t *testing.T) {
 					next := locktest.Go(s.Context(), b.Mutex(dir).Lock)
 					time.Sleep(20*time.Second + rand.N(10*time.Second))
 					promised, cut := h.SafeUntil(), time.Now()
-					refused := s.Server.Inject(zktest.Refuse())
-					s.Server.Inject(zktest.Freeze().Session(a.SessionID()))
+					refused := s.Server.Inject(fault.Refuse())
+					s.Server.Inject(fault.Freeze().Session(a.SessionID()))
 					loss := <-lost
 					require.Equal(s, zklock.ErrLeaseOver, loss.Cause)
 					require.Greater(s, loss.At.Sub(cut), lasts.least)
@@ -59,7 +60,7 @@ func TestATickIsFoundOutOnceForEachClient(t *testing.T) {
 			s, err := unsealed.Session(locktest.Soon(t), c)
 			require.NoError(t, err)
 			require.Equal(t, 3*time.Second, c.SessionStatus().TickTime)
-			require.Equal(t, 1, srv.Requests()[zktest.OpCloseSession], "of the session that found it out")
+			require.Equal(t, 1, srv.Requests()[fault.OpCloseSession], "of the session that found it out")
 			require.NoError(t, srv.Expire(s.ID()))
 			<-s.Done()
 		}
@@ -70,6 +71,6 @@ func TestWithServerTickOverridesWhatIsFoundOut(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv, zklock.WithTickTime(time.Second))
 		require.Equal(t, time.Second, c.SessionStatus().TickTime)
-		require.Equal(t, 1, srv.Requests()[zktest.OpConnect], "nothing is asked")
+		require.Equal(t, 1, srv.Requests()[fault.OpConnect], "nothing is asked")
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // scenario 54: a waiter whose predecessor's ACL grants it no READ is not notified. It looks from time to time.
@@ -48,10 +49,10 @@ func TestScenario54_AWaiterThatMayNotReadTheOneBeforeItLooksFromTimeToTime(t *te
 						require.NoError(s, err)
 						call := locktest.Go(s.Context(), kind(bob))
 						synctest.Wait()
-						asked := s.Server.Requests()[zktest.OpGetChildren2]
+						asked := s.Server.Requests()[fault.OpGetChildren2]
 						time.Sleep(waited)
 						require.False(s, call.Over())
-						require.LessOrEqual(s, s.Server.Requests()[zktest.OpGetChildren2]-asked, 4+int(waited.Minutes()), "looks")
+						require.LessOrEqual(s, s.Server.Requests()[fault.OpGetChildren2]-asked, 4+int(waited.Minutes()), "looks")
 						s.Unlock(first)
 						at := time.Now()
 						h := call.Get(s)
@@ -60,11 +61,11 @@ func TestScenario54_AWaiterThatMayNotReadTheOneBeforeItLooksFromTimeToTime(t *te
 						s.Empty(time.Second, dir)
 						synctest.Wait()
 						require.Zero(s, s.Server.WatchCount())
-						watched := s.Server.Requests()[zktest.OpSetWatches]
+						watched := s.Server.Requests()[fault.OpSetWatches]
 						s.Server.DropConnections()
 						require.NoError(s, alice.Current().Sync(s.Context(), "/"))
 						require.NoError(s, bob.Current().Sync(s.Context(), "/"))
-						require.Equal(s, watched, s.Server.Requests()[zktest.OpSetWatches], "no client watches anything any more")
+						require.Equal(s, watched, s.Server.Requests()[fault.OpSetWatches], "no client watches anything any more")
 					}, zktest.WithVersion(version))
 				})
 			}
@@ -81,7 +82,7 @@ func TestScenario47_AWaiterThatMayNotReadItsOwnZnodeHoldsByAList(t *testing.T) {
 		call := locktest.Go(s.Context(), blind.Lock)
 		require.False(s, call.Over())
 		require.NoError(s, s.Server.Delete(dir+"/"+locktest.Contenders(s.Server.Children(dir))[1]))
-		again := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.SessionID())) // it queues again behind the third
+		again := s.Server.Inject(fault.Hold().Op(fault.OpCreate).Session(b.SessionID())) // it queues again behind the third
 		s.Unlock(h)
 		third := s.Lock(c.Mutex(dir))
 		require.False(s, call.Over())

@@ -14,7 +14,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Scenarios 27 and 28: which contender is woken, and by what.
@@ -75,8 +75,8 @@ func TestScenario27_OneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 			}
 			require.LessOrEqual(s, woken()-events, 2+extra) // of its mark, and of its deletion
 			require.GreaterOrEqual(s, woken()-events, 1)
-			require.Equal(s, after[zktest.OpGetChildren2], before[zktest.OpGetChildren2], "nobody looks")
-			require.Equal(s, before[zktest.OpSetWatches], after[zktest.OpSetWatches], "nobody set another watch")
+			require.Equal(s, after[fault.OpGetChildren2], before[fault.OpGetChildren2], "nobody looks")
+			require.Equal(s, before[fault.OpSetWatches], after[fault.OpSetWatches], "nobody set another watch")
 		}
 		mu.Lock()
 		require.Len(s, got, 3)
@@ -159,10 +159,10 @@ func TestScenario28_OnlyTheEndOfTheLastOneBeforeItIsBelievedWithoutALook(t *test
 			require.Contains(s, s.Watched(b.SessionID()), h.Node())
 			time.Sleep(time.Second)
 		}
-		lists := s.Server.Requests()[zktest.OpGetChildren2]
+		lists := s.Server.Requests()[fault.OpGetChildren2]
 		s.Unlock(h)
 		s.Owned(b, call.Get(s))
-		require.Equal(s, lists, s.Server.Requests()[zktest.OpGetChildren2], "that it is the first now is certain")
+		require.Equal(s, lists, s.Server.Requests()[fault.OpGetChildren2], "that it is the first now is certain")
 	})
 }
 
@@ -181,7 +181,7 @@ func TestScenario28_EventsThatArriveOutOfOrderMakeNoTwoHolders(t *testing.T) {
 				require.False(s, third.Over())
 				time.Sleep(time.Second)
 				line := locktest.Contenders(s.Server.Children(dir))
-				late := s.Server.Inject(zktest.HoldReply().Op(zktest.OpNotify).Session(b.SessionID()))
+				late := s.Server.Inject(fault.HoldReply().Op(fault.OpNotify).Session(b.SessionID()))
 				for _, own := range []bool{ownFirst, !ownFirst} {
 					if own {
 						require.NoError(s, s.Server.Delete(dir+"/"+line[1]))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Tests of a semaphore's size under faults during a Resize, or of its directory.
@@ -22,26 +22,26 @@ func TestAResizeThatIsCutOffLosesNoWakeUp(t *testing.T) {
 	for _, k := range []struct {
 		name  string
 		dies  bool
-		fault zktest.Fault
+		fault fault.Fault
 	}{
-		{"nothing goes wrong", false, zktest.Delay(0)},
-		{"the reply is lost", false, zktest.CloseAfter()},
-		{"the request is lost", false, zktest.CloseBefore()},
-		{"it dies behind its write", true, zktest.CloseAfter()},
-		{"it dies before its write", true, zktest.CloseBefore()},
+		{"nothing goes wrong", false, fault.Delay(0)},
+		{"the reply is lost", false, fault.CloseAfter()},
+		{"the request is lost", false, fault.CloseBefore()},
+		{"it dies behind its write", true, fault.CloseAfter()},
+		{"it dies before its write", true, fault.CloseBefore()},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, a := s.Dir("/locks/a"), s.Client()
 				first, second := s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 1)), s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 1))
-				held := s.Server.Inject(zktest.Hold().Op(zktest.OpSetData).Path(dir).Session(a.SessionID()))
-				s.Server.Inject(k.fault.Op(zktest.OpSetData).Path(dir).Session(a.SessionID()).Once())
+				held := s.Server.Inject(fault.Hold().Op(fault.OpSetData).Path(dir).Session(a.SessionID()))
+				s.Server.Inject(k.fault.Op(fault.OpSetData).Path(dir).Session(a.SessionID()).Once())
 				resized := make(chan error, 1)
 				go func() { resized <- a.Semaphore(dir, 4).Resize(s.Context(), 2) }()
 				<-held.Hit()
 				third, fourth := s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 1)), s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 1))
 				if k.dies {
-					away := s.Server.Inject(zktest.Refuse())
+					away := s.Server.Inject(fault.Refuse())
 					held.Remove()
 					synctest.Wait()
 					id := a.SessionID()
@@ -82,11 +82,11 @@ func TestASizeThatGoesDownAndUpBetweenTwoLooksLosesNoWakeUp(t *testing.T) {
 		m := a.Semaphore(dir, 5)
 		h := s.Take(locktest.Permits(m, 1))
 		s.Unlock(s.Take(locktest.Permits(b.Semaphore(dir, 5), 1))) // it knows the size
-		create := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.SessionID()).Once())
+		create := s.Server.Inject(fault.Hold().Op(fault.OpCreate).Session(b.SessionID()).Once())
 		quick := locktest.Go(s.Context(), locktest.Permits(b.Semaphore(dir, 5), 1))
 		<-create.Hit()
 		require.NoError(s, m.Resize(s.Context(), 1))
-		look := s.Server.Inject(zktest.Hold().Op(zktest.OpGetData).Path(dir).Session(b.SessionID()).Once())
+		look := s.Server.Inject(fault.Hold().Op(fault.OpGetData).Path(dir).Session(b.SessionID()).Once())
 		create.Release()
 		<-look.Hit()
 		behind := s.Start(locktest.Permits(s.Client().Semaphore(dir, 1), 1))
@@ -142,18 +142,18 @@ func TestAfterALowerSizeAReleaseWakesTwo(t *testing.T) {
 // The directory of a semaphore is deleted at any moment of a call, as a container may be. The call goes on, and does not
 // return an error of the ensemble.
 func TestASemaphoreWhoseDirectoryGoesDuringACallGoesOn(t *testing.T) {
-	for _, op := range []zktest.Op{zktest.OpGetData, zktest.OpSetData, zktest.OpCreate} {
+	for _, op := range []fault.Op{fault.OpGetData, fault.OpSetData, fault.OpCreate} {
 		for _, what := range []string{"acquire", "try acquire", "resize"} {
-			if op == zktest.OpCreate && what == "resize" {
+			if op == fault.OpCreate && what == "resize" {
 				continue // makes nothing
 			}
 			t.Run(op.String()+" of "+what, func(t *testing.T) {
 				locktest.Simulate(t, func(s *locktest.Sim) {
 					dir, c := s.Dir("/locks/a"), s.Client() // without a size: it is written
-					if op != zktest.OpSetData {
+					if op != fault.OpSetData {
 						s.Unlock(s.Take(locktest.Permits(s.Client().Semaphore(dir, 3, zklock.WithContainer()), 1)))
 					}
-					in := s.Server.Inject(zktest.Hold().Op(op).Session(c.SessionID()).Once())
+					in := s.Server.Inject(fault.Hold().Op(op).Session(c.SessionID()).Once())
 					m := c.Semaphore(dir, 3, zklock.WithContainer())
 					call := locktest.Go(s.Context(), func(ctx context.Context) (context.Context, *zklock.Hold, error) {
 						switch what {

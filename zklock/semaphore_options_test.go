@@ -12,7 +12,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Tests of the options of a semaphore, of its holds, and of the costs of its calls.
@@ -25,7 +25,7 @@ func TestAWaitForPermitsThatEndsDuringAnotherLookIsBusy(t *testing.T) {
 		h := s.Take(locktest.Permits(s.Client().Semaphore(dir, 2), 2))
 		waiter := s.Start(locktest.Permits(c.Semaphore(dir, 2, zklock.WithMaxWait(time.Minute)), 1))
 		time.Sleep(59 * time.Second) // so that the connection is not given up for want of an answer before the end
-		in := s.Server.Inject(zktest.Hold().Op(zktest.OpGetChildren2).Session(c.SessionID()).Once())
+		in := s.Server.Inject(fault.Hold().Op(fault.OpGetChildren2).Session(c.SessionID()).Once())
 		behind := s.Start(locktest.Permits(s.Client().Semaphore(dir, 2), 1)) // whose arrival has the head look again
 		<-in.Hit()
 		<-waiter.Done

@@ -10,7 +10,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Tests of a Resize to fewer permits, of races of sizes, and of data at the path.
@@ -103,7 +103,7 @@ func TestScenario71_ASizeThatIsLoweredBeforeACallTakesItsPlaceRefusesIt(t *testi
 			(*zklock.Semaphore).Acquire, (*zklock.Semaphore).TryAcquire,
 		} {
 			require.NoError(s, a.Semaphore(dir, 2).Resize(s.Context(), 2))
-			in := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.SessionID()).Once())
+			in := s.Server.Inject(fault.Hold().Op(fault.OpCreate).Session(b.SessionID()).Once())
 			m := b.Semaphore(dir, 2)
 			call := locktest.Go(s.Context(), func(ctx context.Context) (context.Context, *zklock.Hold, error) { return acquire(m, ctx, 2) })
 			<-in.Hit()
@@ -124,7 +124,7 @@ func TestASizeThatIsLoweredBeforeACallTakesItsPlaceCounts(t *testing.T) {
 				dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 				m := a.Semaphore(dir, 2)
 				h := s.Take(locktest.Permits(m, 1))
-				in := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.SessionID()).Once())
+				in := s.Server.Inject(fault.Hold().Op(fault.OpCreate).Session(b.SessionID()).Once())
 				other := b.Semaphore(dir, 2)
 				call := locktest.Go(s.Context(), func(ctx context.Context) (context.Context, *zklock.Hold, error) {
 					if try {
@@ -161,9 +161,9 @@ func TestResizeOfASemaphoreThatIsNotThereAndOfManyAtOnce(t *testing.T) {
 		require.NoError(s, m.Resize(s.Context(), 7))
 		s.Unlock(s.Take(locktest.Permits(c.Semaphore("/locks/new", 7), 7)))
 		s.Unlock(s.Take(locktest.Permits(m, 7)))
-		before := s.Server.Requests()[zktest.OpSetData]
+		before := s.Server.Requests()[fault.OpSetData]
 		require.NoError(s, m.Resize(s.Context(), 7))
-		require.Equal(s, before, s.Server.Requests()[zktest.OpSetData])
+		require.Equal(s, before, s.Server.Requests()[fault.OpSetData])
 
 		var all sync.WaitGroup
 		for i := range 10 {
@@ -244,7 +244,7 @@ func TestASemaphoresDirectoryThatIsDeletedWhileOneEntersGetsItsSizeBack(t *testi
 		_, warm, err := c.Semaphore(dir, 3).Acquire(s.Context(), 1)
 		require.NoError(s, err)
 		s.Unlock(warm)
-		held := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Path(dir + "/*").Once())
+		held := s.Server.Inject(fault.Hold().Op(fault.OpCreate).Path(dir + "/*").Once())
 		call := locktest.Go(s.Context(), func(ctx context.Context) (context.Context, *zklock.Hold, error) {
 			return c.Semaphore(dir, 3).Acquire(ctx, 2)
 		})

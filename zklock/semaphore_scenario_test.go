@@ -13,7 +13,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Semaphores: scenarios 33 to 35, and what is refused.
@@ -179,7 +179,7 @@ func TestASemaphoreRefusesNumbersThatCanNotBeBeforeAnythingIsMade(t *testing.T) 
 		c := s.Client()
 		creates := func() int {
 			r := s.Server.Requests()
-			return r[zktest.OpCreate] + r[zktest.OpCreate2] + r[zktest.OpCreateContainer] + r[zktest.OpMulti] + r[zktest.OpSetData]
+			return r[fault.OpCreate] + r[fault.OpCreate2] + r[fault.OpCreateContainer] + r[fault.OpMulti] + r[fault.OpSetData]
 		}
 		before := creates()
 		for _, k := range []struct {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Tests of which calls wait for permits, and which are woken when.
@@ -63,8 +63,8 @@ func TestAReleaseWakesAtMostTwoOfFiveHundredWaiters(t *testing.T) {
 			}
 			require.LessOrEqual(s, woken, 2, "clients woken by release %d", round)
 			asks := s.Server.Requests()
-			require.LessOrEqual(s, asks[zktest.OpGetChildren2]-asked[zktest.OpGetChildren2], 5, "lists")
-			require.LessOrEqual(s, asks[zktest.OpSetWatches]+asks[zktest.OpExists]-asked[zktest.OpSetWatches]-asked[zktest.OpExists], 5, "watches set")
+			require.LessOrEqual(s, asks[fault.OpGetChildren2]-asked[fault.OpGetChildren2], 5, "lists")
+			require.LessOrEqual(s, asks[fault.OpSetWatches]+asks[fault.OpExists]-asked[fault.OpSetWatches]-asked[fault.OpExists], 5, "watches set")
 		}
 		cancel()
 		for _, call := range calls {
@@ -82,7 +82,7 @@ func TestAReleaseWakesAtMostTwoOfFiveHundredWaiters(t *testing.T) {
 // The predecessor begins to hold between our list and our watch: its announcement comes before the watch, and must not be
 // needed.
 func TestAWaiterWhosePredecessorBeginsToHoldBetweenItsListAndItsWatch(t *testing.T) {
-	for _, at := range []zktest.Op{zktest.OpSetWatches, zktest.OpGetData} {
+	for _, at := range []fault.Op{fault.OpSetWatches, fault.OpGetData} {
 		t.Run(at.String(), func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir := s.Dir("/locks/a")
@@ -91,8 +91,8 @@ func TestAWaiterWhosePredecessorBeginsToHoldBetweenItsListAndItsWatch(t *testing
 				s.Unlock(s.Take(locktest.Permits(m, 1))) // it knows the size
 				one, two := s.Take(locktest.Permits(a.Semaphore(dir, 2), 1)), s.Take(locktest.Permits(a.Semaphore(dir, 2), 1))
 				before := s.Start(locktest.Permits(b.Semaphore(dir, 2), 1))
-				f := zktest.Hold().Op(at).Session(c.SessionID())
-				if at == zktest.OpGetData {
+				f := fault.Hold().Op(at).Session(c.SessionID())
+				if at == fault.OpGetData {
 					f = f.After(1) // the first is of the size, before it queues
 				}
 				in := s.Server.Inject(f.Once())
@@ -118,11 +118,11 @@ func TestAWaiterWhosePredecessorBeginsToHoldBetweenItsListAndItsWatch(t *testing
 func TestScenario75_AWaiterIsToldOfAHolderWhoseListCameLate(t *testing.T) {
 	for name, late := range map[string]func(s *locktest.Sim, late *locktest.Client) (resume func()){
 		"its list is on its way": func(s *locktest.Sim, late *locktest.Client) func() {
-			return s.Server.Inject(zktest.Hold().Op(zktest.OpGetChildren2).Session(late.SessionID()).Once()).Release
+			return s.Server.Inject(fault.Hold().Op(fault.OpGetChildren2).Session(late.SessionID()).Once()).Release
 		},
 		"its create's reply is lost": func(s *locktest.Sim, late *locktest.Client) func() {
-			away := s.Server.Inject(zktest.Refuse())
-			s.Server.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Session(late.SessionID()).Once())
+			away := s.Server.Inject(fault.Refuse())
+			s.Server.Inject(fault.CloseAfter().Op(fault.OpCreate).Session(late.SessionID()).Once())
 			return away.Remove
 		},
 	} {
@@ -150,14 +150,14 @@ func TestScenario75_AWaiterIsToldOfAHolderWhoseListCameLate(t *testing.T) {
 
 // The announcement of a contender that begins to hold is lost: it is repeated until it arrives.
 func TestAnAnnouncementThatIsLostIsMadeAgain(t *testing.T) {
-	for name, f := range map[string]zktest.Fault{"the request": zktest.CloseBefore(), "the reply": zktest.CloseAfter()} {
+	for name, f := range map[string]fault.Fault{"the request": fault.CloseBefore(), "the reply": fault.CloseAfter()} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir := s.Dir("/locks/a")
 				a, b, c := s.Client(), s.Client(), s.Client()
 				one, two := s.Take(locktest.Permits(a.Semaphore(dir, 2), 1)), s.Take(locktest.Permits(a.Semaphore(dir, 2), 1))
 				head, next := s.Start(locktest.Permits(b.Semaphore(dir, 2), 1)), s.Start(locktest.Permits(c.Semaphore(dir, 2), 1))
-				in := s.Server.Inject(f.Op(zktest.OpSetData).Session(b.SessionID()).Times(3))
+				in := s.Server.Inject(f.Op(fault.OpSetData).Session(b.SessionID()).Times(3))
 				s.Unlock(one)
 				h := head.Get(s)
 				s.Until(10*time.Second, "the announcement was lost three times", func() bool { return in.Hits() == 3 })
@@ -190,7 +190,7 @@ func TestAHolderThatEndsBeforeItsAnnouncementIsHeardOf(t *testing.T) {
 				a, b, c := s.Client(), s.Client(), s.Client()
 				one, two := s.Take(locktest.Permits(a.Semaphore(dir, 2), 1)), s.Take(locktest.Permits(a.Semaphore(dir, 2), 1))
 				head, next := s.Start(locktest.Permits(b.Semaphore(dir, 2), 1)), s.Start(locktest.Permits(c.Semaphore(dir, 2), 1))
-				in := s.Server.Inject(zktest.Hold().Op(zktest.OpSetData).Session(b.SessionID()).Once())
+				in := s.Server.Inject(fault.Hold().Op(fault.OpSetData).Session(b.SessionID()).Once())
 				s.Unlock(one)
 				<-in.Hit()
 				end(s, b, head.Get(s))

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // The bits of ACL.Perms.
@@ -60,7 +62,7 @@ func allowed(acl []ACL, perm int32, ids []identity) bool {
 
 // fixACL validates a list that a client wants to set, removes duplicates, and replaces the scheme "auth" by the
 // client's own identities. sasl says whether the server has that scheme.
-func fixACL(acl []ACL, ids []identity, sasl bool) ([]ACL, Code) {
+func fixACL(acl []ACL, ids []identity, sasl bool) ([]ACL, fault.Code) {
 	// The first bad entry decides. An entry that is merely pointless (no permission, an empty network) is not an error.
 	var out []ACL
 	for i, a := range acl {
@@ -78,18 +80,18 @@ func fixACL(acl []ACL, ids []identity, sasl bool) ([]ACL, Code) {
 				}
 			}
 			if len(out) == n {
-				return nil, CodeInvalidACL
+				return nil, fault.CodeInvalidACL
 			}
 		case a.Scheme == "digest" && validDigest(a.ID), a.Scheme == "ip" && validIP(a.ID), a.Scheme == "sasl" && sasl && a.ID != "":
 			out = append(out, a)
 		default:
-			return nil, CodeInvalidACL
+			return nil, fault.CodeInvalidACL
 		}
 	}
 	if len(out) == 0 {
-		return nil, CodeInvalidACL
+		return nil, fault.CodeInvalidACL
 	}
-	return out, CodeOK
+	return out, fault.CodeOK
 }
 
 // digestID turns "user:password" into the identity that ACLs name: user, colon, base64 of SHA-1 of the whole.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // What the test does to the server directly goes through the same transactions as its clients' writes: it takes a zxid,
@@ -12,17 +14,17 @@ import (
 
 // Create makes a persistent znode that everybody may use, as another client would. Errors wrap a Code.
 func (s *Server) Create(path string, data []byte) error {
-	return s.admin(request{op: OpCreate, path: path, data: data, acl: openACL, ttl: -1})
+	return s.admin(request{op: fault.OpCreate, path: path, data: data, acl: openACL, ttl: -1})
 }
 
 // SetData writes a znode whatever its version. Errors wrap a Code.
 func (s *Server) SetData(path string, data []byte) error {
-	return s.admin(request{op: OpSetData, path: path, data: data, version: -1})
+	return s.admin(request{op: fault.OpSetData, path: path, data: data, version: -1})
 }
 
 // Delete removes a znode whatever its version, including an ephemeral of a live session. Errors wrap a Code.
 func (s *Server) Delete(path string) error {
-	return s.admin(request{op: OpDelete, path: path, version: -1})
+	return s.admin(request{op: fault.OpDelete, path: path, version: -1})
 }
 
 // DeleteAll removes a znode and everything below it, leaves first, each in a transaction of its own; the root and
@@ -36,13 +38,13 @@ func (s *Server) DeleteAll(path string) error {
 		}
 	}
 	if len(all) == 0 && path != "/" {
-		return fmt.Errorf("zktest: delete %s: %w", path, CodeNoNode)
+		return fmt.Errorf("zktest: delete %s: %w", path, fault.CodeNoNode)
 	}
 	slices.Sort(all)
 	// Not one multi: clients see a tree vanish leaf by leaf, as after an administrator's deleteall.
 	slices.Reverse(all) // children sort behind their parents
 	for _, p := range all {
-		if err := s.Delete(p); err != nil && !errors.Is(err, CodeNoNode) {
+		if err := s.Delete(p); err != nil && !errors.Is(err, fault.CodeNoNode) {
 			return err
 		}
 	}
@@ -60,7 +62,7 @@ func (s *Server) admin(r request) error {
 	p := s.preparerLocked(0, nil)
 	p.admin = true
 	mu, code := p.prepare(&r)
-	if code != CodeOK {
+	if code != fault.CodeOK {
 		s.commitLocked(s.leader, nil, 0)
 		return fmt.Errorf("zktest: %v %s: %w", r.op, r.path, code)
 	}
@@ -70,12 +72,12 @@ func (s *Server) admin(r request) error {
 
 // SetSequence makes n the number of the next sequential child of path, so that a test can begin just before the
 // counter's end (2147483647). As on a real server, a counter at its end stays there, except for creates of one multi and
-// for overlapping ones: see Overlap. The error wraps CodeNoNode.
+// for overlapping ones: see Overlap. The error wraps fault.CodeNoNode.
 func (s *Server) SetSequence(path string, n int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leader.tree.nodes[path] == nil {
-		return fmt.Errorf("zktest: sequence of %s: %w", path, CodeNoNode)
+		return fmt.Errorf("zktest: sequence of %s: %w", path, fault.CodeNoNode)
 	}
 	s.commitLocked(s.leader, []mutation{{kind: mutSequence, path: path, creates: n}}, 0)
 	return nil
@@ -84,12 +86,12 @@ func (s *Server) SetSequence(path string, n int32) error {
 // Overlap makes the next n creates below path overlap in the server's pipeline, as on a loaded real server: each is
 // numbered after the one before it although that one has not been applied yet. It makes a difference only at the
 // counter's end: the numbers continue with the negative ones and return to 2147483647 when the pipeline is empty, after
-// the n. Zero ends it at once. The error wraps CodeNoNode.
+// the n. Zero ends it at once. The error wraps fault.CodeNoNode.
 func (s *Server) Overlap(path string, n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leader.tree.nodes[path] == nil {
-		return fmt.Errorf("zktest: overlap below %s: %w", path, CodeNoNode)
+		return fmt.Errorf("zktest: overlap below %s: %w", path, fault.CodeNoNode)
 	}
 	delete(s.overlaps, path)
 	if n > 0 {
@@ -126,12 +128,12 @@ func (s *Server) overlappedLocked(muts []mutation) {
 	}
 }
 
-// Expire ends a session now, as if its timeout had passed. The error wraps CodeUnknownSession.
+// Expire ends a session now, as if its timeout had passed. The error wraps fault.CodeUnknownSession.
 func (s *Server) Expire(session int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sessions[session] == nil {
-		return fmt.Errorf("zktest: expire 0x%x: %w", session, CodeUnknownSession)
+		return fmt.Errorf("zktest: expire 0x%x: %w", session, fault.CodeUnknownSession)
 	}
 	s.endSessionLocked(s.leader, session)
 	return nil
@@ -148,7 +150,7 @@ func (s *Server) DropConnections() {
 }
 
 // SendFrame sends a payload of any kind to a session's client, with a length field in front, as if it were a reply
-// or a notification. It does not wait for the client. The error wraps CodeConnectionLoss if no client is connected.
+// or a notification. It does not wait for the client. The error wraps fault.CodeConnectionLoss if no client is connected.
 func (s *Server) SendFrame(session int64, payload []byte) error {
 	return s.send(session, frame(payload))
 }
@@ -162,7 +164,7 @@ func (s *Server) send(session int64, b []byte) error {
 	defer s.mu.Unlock()
 	ss := s.sessions[session]
 	if ss == nil || ss.conn == nil {
-		return fmt.Errorf("zktest: send to 0x%x: %w", session, CodeConnectionLoss)
+		return fmt.Errorf("zktest: send to 0x%x: %w", session, fault.CodeConnectionLoss)
 	}
 	ss.conn.out.put(parcel{frame: b, cut: -1})
 	return nil

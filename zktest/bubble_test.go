@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 type quiet struct{}
@@ -36,6 +37,6 @@ func TestAnIdleSessionLivesForAnHourOfSimulatedTime(t *testing.T) {
 		require.Equal(t, id, c.SessionID())
 		_, ok := s.Node("/e")
 		require.True(t, ok)
-		require.Greater(t, s.Requests()[zktest.OpPing], 100)
+		require.Greater(t, s.Requests()[fault.OpPing], 100)
 	})
 }

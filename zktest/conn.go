@@ -10,6 +10,8 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // A connection is three goroutines around the server's one lock:
@@ -50,7 +52,7 @@ type conn struct {
 	killed    bool
 	received  int64
 	sent      int64
-	lastOp    Op
+	lastOp    fault.Op
 	lastXid   int32
 	lastZxid  int64
 	lastAt    time.Time
@@ -294,7 +296,7 @@ func (c *conn) notifyLocked(path string, ev event, zxid int64) {
 		zxid = noZxid
 	}
 	e := encoder{}
-	e.header(-1, zxid, CodeOK) // no request has the xid -1
+	e.header(-1, zxid, fault.CodeOK) // no request has the xid -1
 	e.int32(int32(ev))
 	e.int32(3) // "connected": the only state an event of a znode can have
 	e.str(path)
@@ -302,7 +304,7 @@ func (c *conn) notifyLocked(path string, ev event, zxid int64) {
 	if ss := c.s.sessions[c.session]; ss != nil {
 		ss.notified++
 	}
-	c.postLocked(e.b, c.s.matchLocked(c, OpNotify, []string{path}))
+	c.postLocked(e.b, c.s.matchLocked(c, fault.OpNotify, []string{path}))
 }
 
 // postLocked queues a payload for the client, with the faults that apply to it.

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // A client has left a follower that is cut off, with a create on its way, has been connected elsewhere, and reconnects
@@ -22,7 +23,7 @@ func TestARequestThatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasReco
 		c.dial = follower
 		c.do(t, "a connect t=10000")
 		m.CutOff()
-		late := s.Inject(zktest.Hold().Op(zktest.OpCreate)) // until after the third connection's handshake
+		late := s.Inject(fault.Hold().Op(fault.OpCreate)) // until after the third connection's handshake
 		c.do(t, "a quiet create /late m=e")
 		synctest.Wait()
 		c.do(t, "a drop")
@@ -46,12 +47,12 @@ func TestARequestThatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasReco
 }
 
 func TestARequestThatAFaultHeldBackIsNotCarriedOutAfterItsClientHasReconnected(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{"held": zktest.Hold().Op(zktest.OpCreate).Once(),
-		"frozen": zktest.FreezeRequests().Op(zktest.OpCreate).Once()} {
+	for name, failure := range map[string]fault.Fault{"held": fault.Hold().Op(fault.OpCreate).Once(),
+		"frozen": fault.FreezeRequests().Op(fault.OpCreate).Once()} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 				c.do(t, "a connect t=10000")
-				late := s.Inject(fault)
+				late := s.Inject(failure)
 				c.do(t, "a quiet create /late m=e")
 				synctest.Wait()
 				c.do(t, "a drop")

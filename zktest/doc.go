@@ -16,11 +16,11 @@
 //
 // What happens on a real server only by accident, this one does on demand:
 //
-//	srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/*").Nth(3)) // lose exactly the third reply
-//	in := srv.Inject(zktest.Hold().Op(zktest.OpDelete).Once())                  // stop a request …
+//	srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Path("/locks/*").Nth(3)) // lose exactly the third reply
+//	in := srv.Inject(fault.Hold().Op(fault.OpDelete).Once())                  // stop a request …
 //	<-in.Hit()                                                                  // … know that it has arrived …
 //	in.Release()                                                                // … and let it go
-//	srv.Inject(zktest.FreezeReplies().Session(id))                              // one direction only
+//	srv.Inject(fault.FreezeReplies().Session(id))                              // one direction only
 //	srv.Expire(id)                                                              // the session is over now
 //	srv.Delete("/locks/a/_c_1-lock-0000000004")                                 // what an administrator might do
 //	srv.SetSequence("/locks/a", 2147483646)                                     // just before the counter's end

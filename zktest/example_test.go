@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // A server for one test, and a fault at an exact moment: the second create is carried out, but its reply is lost.
@@ -21,7 +22,7 @@ func ExampleRun() {
 	}
 	defer conn.Close()
 
-	srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path("/b"))
+	srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Path("/b"))
 	for _, path := range []string{"/a", "/b"} {
 		_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 		fmt.Println(path, err)

@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestARequestWhoseReplyIsDroppedIsCommitted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		in := s.Inject(zktest.DropReply().Op(zktest.OpCreate).Path("/a/*").Nth(3))
+		in := s.Inject(fault.DropReply().Op(fault.OpCreate).Path("/a/*").Nth(3))
 		c.ok(t, "a create /a", "a create /a/1", "a create /a/2")
 		assert.Equal(t, 0, in.Hits())
 		assert.Equal(t, "a create: silent", c.do(t, "a create /a/3"))
@@ -25,7 +26,7 @@ func TestARequestWhoseReplyIsDroppedIsCommitted(t *testing.T) {
 
 func TestConnectionSurvivesADroppedReply(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		s.Inject(zktest.DropReply().Op(zktest.OpCreate).Once())
+		s.Inject(fault.DropReply().Op(fault.OpCreate).Once())
 		require.NoError(t, c.step("a quiet create /x"))
 		c.ok(t, "a exists /x")
 	})
@@ -34,13 +35,13 @@ func TestConnectionSurvivesADroppedReply(t *testing.T) {
 func TestDroppedRequestLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
-		in := s.Inject(zktest.DropRequest().Op(zktest.OpCreate))
+		in := s.Inject(fault.DropRequest().Op(fault.OpCreate))
 		z := s.Zxid()
 		require.NoError(t, c.step("a quiet create /x"))
 		c.ok(t, "a ping")
 		assert.Equal(t, z, s.Zxid())
 		assert.False(t, exists(s, "/x"))
-		assert.Zero(t, s.Requests()[zktest.OpCreate])
+		assert.Zero(t, s.Requests()[fault.OpCreate])
 		in.Remove()
 		c.ok(t, "a create /x")
 	})
@@ -49,7 +50,7 @@ func TestDroppedRequestLeavesNothing(t *testing.T) {
 func TestADroppedRequestDoesNotKeepTheSessionAlive(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		require.NoError(t, c.step("a connect t=4000"))
-		s.Inject(zktest.DropRequest().Op(zktest.OpPing))
+		s.Inject(fault.DropRequest().Op(fault.OpPing))
 		for range 4 {
 			time.Sleep(2 * time.Second)
 			_ = c.step("a quiet ping")
@@ -62,7 +63,7 @@ func TestADroppedRequestDoesNotKeepTheSessionAlive(t *testing.T) {
 func TestDelayedRequestIsCarriedOutLater(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
-		s.Inject(zktest.Delay(3 * time.Second).Op(zktest.OpCreate))
+		s.Inject(fault.Delay(3 * time.Second).Op(fault.OpCreate))
 		start := time.Now()
 		require.NoError(t, c.step("a quiet create /x"))
 		time.Sleep(3*time.Second - 1)
@@ -76,7 +77,7 @@ func TestDelayedRequestIsCarriedOutLater(t *testing.T) {
 func TestARequestWhoseReplyIsDelayedIsCarriedOutAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
-		s.Inject(zktest.DelayReply(3 * time.Second).Op(zktest.OpCreate))
+		s.Inject(fault.DelayReply(3 * time.Second).Op(fault.OpCreate))
 		start := time.Now()
 		require.NoError(t, c.step("a quiet create /x"))
 		synctest.Wait()
@@ -89,7 +90,7 @@ func TestARequestWhoseReplyIsDelayedIsCarriedOutAtOnce(t *testing.T) {
 func TestHeldRequestWaitsForRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping", "b ping")
-		in := s.Inject(zktest.Hold().Op(zktest.OpCreate).Path("/x"))
+		in := s.Inject(fault.Hold().Op(fault.OpCreate).Path("/x"))
 		require.NoError(t, c.step("a quiet create /x"))
 		<-in.Hit()
 		synctest.Wait()
@@ -103,14 +104,14 @@ func TestHeldRequestWaitsForRelease(t *testing.T) {
 		assert.Equal(t, 2, in.Hits())
 		in.Remove()
 		synctest.Wait()
-		assert.Equal(t, 3, s.Requests()[zktest.OpCreate])
+		assert.Equal(t, 3, s.Requests()[fault.OpCreate])
 	})
 }
 
 func TestARequestWhoseReplyIsHeldIsCarriedOutAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
-		in := s.Inject(zktest.HoldReply().Op(zktest.OpCreate))
+		in := s.Inject(fault.HoldReply().Op(fault.OpCreate))
 		require.NoError(t, c.step("a quiet create /x"))
 		require.NoError(t, in.Wait(t.Context(), 1))
 		synctest.Wait()
@@ -123,7 +124,7 @@ func TestARequestWhoseReplyIsHeldIsCarriedOutAtOnce(t *testing.T) {
 func TestHeldRequestOfAClientThatLeftIsStillCarriedOut(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
-		in := s.Inject(zktest.Hold().Op(zktest.OpCreate))
+		in := s.Inject(fault.Hold().Op(fault.OpCreate))
 		require.NoError(t, c.step("a quiet create /x"))
 		<-in.Hit()
 		c.do(t, "a drop")
@@ -138,10 +139,10 @@ func TestHeldRequestOfAClientThatLeftIsStillCarriedOut(t *testing.T) {
 func TestCloseBeforeAndCloseAfterDifferInWhetherTheRequestIsCarriedOut(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping", "b ping")
-		s.Inject(zktest.CloseBefore().Path("/x").Once())
+		s.Inject(fault.CloseBefore().Path("/x").Once())
 		assert.Equal(t, "a create: closed", c.do(t, "a create /x"))
 		assert.False(t, exists(s, "/x"))
-		s.Inject(zktest.CloseAfter().Path("/x").Once())
+		s.Inject(fault.CloseAfter().Path("/x").Once())
 		assert.Equal(t, "b create: closed", c.do(t, "b create /x m=e"))
 		assert.True(t, exists(s, "/x"))
 		assert.Contains(t, c.do(t, "b reattach"), "same=true")
@@ -152,7 +153,7 @@ func TestCloseBeforeAndCloseAfterDifferInWhetherTheRequestIsCarriedOut(t *testin
 func TestSessionExpiresAtAnExactRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a create /e m=e")
-		s.Inject(zktest.ExpireSession().Op(zktest.OpSetData))
+		s.Inject(fault.ExpireSession().Op(fault.OpSetData))
 		assert.Equal(t, "a set: closed", c.do(t, "a set /e d=1"))
 		assert.False(t, exists(s, "/e"))
 		assert.Contains(t, c.do(t, "a reattach"), "timeout=0")
@@ -161,9 +162,9 @@ func TestSessionExpiresAtAnExactRequest(t *testing.T) {
 
 func TestAnswerWithAnyCode(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		s.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpGetData).Once())
+		s.Inject(fault.Answer(fault.CodeOperationTimeout).Op(fault.OpGetData).Once())
 		c.ok(t, "a create /x")
-		c.refused(t, "a get /x", zktest.CodeOperationTimeout)
+		c.refused(t, "a get /x", fault.CodeOperationTimeout)
 		c.ok(t, "a get /x")
 	})
 }
@@ -171,24 +172,24 @@ func TestAnswerWithAnyCode(t *testing.T) {
 func TestTornRepliesEndOrStall(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping", "b ping", "c ping")
-		s.Inject(zktest.Truncate(10).Op(zktest.OpExists))
+		s.Inject(fault.Truncate(10).Op(fault.OpExists))
 		assert.Equal(t, "a exists: closed", c.do(t, "a exists /"))
-		s.Inject(zktest.Stall(10).Op(zktest.OpGetData))
+		s.Inject(fault.Stall(10).Op(fault.OpGetData))
 		assert.Equal(t, "b get: silent", c.do(t, "b get /"))
-		s.Inject(zktest.Garble(func(b []byte) []byte { b[15] = 0x9b; return b }).Op(zktest.OpCreate))
+		s.Inject(fault.Garble(func(b []byte) []byte { b[15] = 0x9b; return b }).Op(fault.OpCreate))
 		c.refused(t, "c create /x", 0x9b)
 	})
 }
 
 func TestHandshakeCanFail(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		s.Inject(zktest.CloseBefore().Op(zktest.OpConnect).Once())
+		s.Inject(fault.CloseBefore().Op(fault.OpConnect).Once())
 		assert.Equal(t, "a connect: closed", c.do(t, "a connect"))
 		assert.Empty(t, s.Sessions())
-		s.Inject(zktest.CloseAfter().Op(zktest.OpConnect).Once())
+		s.Inject(fault.CloseAfter().Op(fault.OpConnect).Once())
 		assert.Equal(t, "a connect: closed", c.do(t, "a connect"))
 		assert.Len(t, s.Sessions(), 1)
-		s.Inject(zktest.Stall(3).Op(zktest.OpConnect).Session(0).Once())
+		s.Inject(fault.Stall(3).Op(fault.OpConnect).Session(0).Once())
 		assert.Equal(t, "a connect: closed", c.do(t, "a connect"))
 		c.ok(t, "b ping")
 	})
@@ -197,10 +198,10 @@ func TestHandshakeCanFail(t *testing.T) {
 func TestNotificationsCanBeLostOrDelayed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a create /x", "b get /x w")
-		s.Inject(zktest.DropReply().Op(zktest.OpNotify).Path("/x").Once())
+		s.Inject(fault.DropReply().Op(fault.OpNotify).Path("/x").Once())
 		c.ok(t, "a set /x d=1")
 		assert.NotContains(t, c.do(t, "b get /x w"), "!")
-		s.Inject(zktest.DelayReply(time.Second).Op(zktest.OpNotify).Once())
+		s.Inject(fault.DelayReply(time.Second).Op(fault.OpNotify).Once())
 		start := time.Now()
 		c.ok(t, "a set /x d=2")
 		assert.Contains(t, c.do(t, "b ping"), "b ! 3 3 /x")
@@ -212,7 +213,7 @@ func TestNotificationsCanBeLostOrDelayed(t *testing.T) {
 func TestAFrozenConnectionDeliversEverythingAfterTheThaw(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
-		in := s.Inject(zktest.Freeze())
+		in := s.Inject(fault.Freeze())
 		require.NoError(t, c.step("a quiet create /x"))
 		synctest.Wait()
 		assert.False(t, exists(s, "/x"))
@@ -226,7 +227,7 @@ func TestAFrozenConnectionDeliversEverythingAfterTheThaw(t *testing.T) {
 func TestFreezeHidesThatTheClientLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
-		in := s.Inject(zktest.Freeze())
+		in := s.Inject(fault.Freeze())
 		c.do(t, "a drop")
 		synctest.Wait()
 		assert.True(t, s.Sessions()[0].Connected)
@@ -239,7 +240,7 @@ func TestFreezeHidesThatTheClientLeft(t *testing.T) {
 func TestFrozenRepliesKeepTheSessionAlive(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		require.NoError(t, c.step("a connect t=4000"))
-		in := s.Inject(zktest.FreezeReplies().Session(c.sessions["a"].id))
+		in := s.Inject(fault.FreezeReplies().Session(c.sessions["a"].id))
 		for range 30 {
 			time.Sleep(2 * time.Second)
 			require.NoError(t, c.step("a quiet ping"))
@@ -255,7 +256,7 @@ func TestFrozenRequestsLetTheSessionExpire(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		require.NoError(t, c.step("a connect t=4000"))
 		c.ok(t, "a create /x", "a get /x w", "b ping")
-		s.Inject(zktest.FreezeRequests().Session(c.sessions["a"].id))
+		s.Inject(fault.FreezeRequests().Session(c.sessions["a"].id))
 		c.ok(t, "b set /x d=1")
 		assert.Contains(t, c.do(t, "a ping"), "a ! 3 3 /x")
 		assert.Len(t, s.Sessions(), 1)
@@ -264,7 +265,7 @@ func TestFrozenRequestsLetTheSessionExpire(t *testing.T) {
 
 func TestAFreezeWithASelectorBeginsWithTheFirstRequestThatMatches(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		in := s.Inject(zktest.FreezeReplies().Op(zktest.OpCreate).Once())
+		in := s.Inject(fault.FreezeReplies().Op(fault.OpCreate).Once())
 		c.ok(t, "a ping")
 		assert.Equal(t, "a create: silent", c.do(t, "a create /x"))
 		assert.True(t, exists(s, "/x"))
@@ -276,7 +277,7 @@ func TestAFreezeWithASelectorBeginsWithTheFirstRequestThatMatches(t *testing.T) 
 func TestFreezeFollowsASessionToItsNextConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping", "b ping")
-		in := s.Inject(zktest.Freeze().Session(c.sessions["a"].id))
+		in := s.Inject(fault.Freeze().Session(c.sessions["a"].id))
 		c.do(t, "a drop")
 		assert.Equal(t, "a reattach: closed", c.do(t, "a reattach"))
 		c.ok(t, "b ping")
@@ -287,7 +288,7 @@ func TestFreezeFollowsASessionToItsNextConnection(t *testing.T) {
 
 func TestRefusedConnections(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		in := s.Inject(zktest.Refuse().Times(2))
+		in := s.Inject(fault.Refuse().Times(2))
 		for range 2 {
 			_, err := s.Dial("tcp", s.Addr(), time.Second)
 			require.ErrorContains(t, err, "connection refused")
@@ -300,20 +301,20 @@ func TestRefusedConnections(t *testing.T) {
 func TestFaultsSelectByPathSessionAndCount(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a create /d", "b create /d/e")
-		deep := s.Inject(zktest.Answer(zktest.CodeNoAuth).Path("/d/**"))
+		deep := s.Inject(fault.Answer(fault.CodeNoAuth).Path("/d/**"))
 		c.ok(t, "a exists /d")
-		c.refused(t, "a exists /d/e", zktest.CodeNoAuth)
-		c.refused(t, "a create /d/e/f", zktest.CodeNoAuth)
-		c.refused(t, "a multi check / ; check /d/x", zktest.CodeNoAuth)
+		c.refused(t, "a exists /d/e", fault.CodeNoAuth)
+		c.refused(t, "a create /d/e/f", fault.CodeNoAuth)
+		c.refused(t, "a multi check / ; check /d/x", fault.CodeNoAuth)
 		deep.Remove()
-		only := s.Inject(zktest.Answer(zktest.CodeNoAuth).Session(c.sessions["b"].id).After(1).Times(2))
+		only := s.Inject(fault.Answer(fault.CodeNoAuth).Session(c.sessions["b"].id).After(1).Times(2))
 		c.ok(t, "a ping", "b ping")
-		c.refused(t, "b exists /d", zktest.CodeNoAuth)
-		c.refused(t, "b exists /d", zktest.CodeNoAuth)
+		c.refused(t, "b exists /d", fault.CodeNoAuth)
+		c.refused(t, "b exists /d", fault.CodeNoAuth)
 		c.ok(t, "b exists /d", "a exists /d")
 		assert.Equal(t, 2, only.Hits())
-		assert.Panics(t, func() { s.Inject(zktest.DropReply().Path("[")) })
-		assert.Panics(t, func() { s.Inject(zktest.Fault{}) })
+		assert.Panics(t, func() { s.Inject(fault.DropReply().Path("[")) })
+		assert.Panics(t, func() { s.Inject(fault.Fault{}) })
 	})
 }
 
@@ -324,6 +325,6 @@ func TestArbitraryFramesReachTheClient(t *testing.T) {
 		require.NoError(t, s.SendFrame(id, []byte{0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}))
 		assert.Contains(t, c.do(t, "a ping"), "xid=9")
 		require.NoError(t, s.SendRaw(id, []byte{1}))
-		require.ErrorIs(t, s.SendFrame(1, nil), zktest.CodeConnectionLoss)
+		require.ErrorIs(t, s.SendFrame(1, nil), fault.CodeConnectionLoss)
 	})
 }

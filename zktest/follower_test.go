@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func follower(t *testing.T, s *zktest.Server) (*zktest.Member, *script) {
@@ -24,13 +25,13 @@ func TestFollowerServesReadsFromAnOlderStateUntilASync(t *testing.T) {
 		c.ok(t, "f exists / w", "f ping")
 		m.Lag(2)
 		lead.ok(t, "a create /1", "a create /2", "a create /3")
-		c.refused(t, "f exists /3", zktest.CodeNoNode)
-		c.refused(t, "f exists /2", zktest.CodeNoNode)
+		c.refused(t, "f exists /3", fault.CodeNoNode)
+		c.refused(t, "f exists /2", fault.CodeNoNode)
 		c.ok(t, "f exists /1")
 		assert.Equal(t, s.Zxid()-2, m.Zxid())
 		c.ok(t, "f sync /", "f exists /3")
 		lead.ok(t, "a create /4")
-		c.refused(t, "f exists /4", zktest.CodeNoNode)
+		c.refused(t, "f exists /4", fault.CodeNoNode)
 		c.ok(t, "f create /5", "f exists /4")
 		lead.ok(t, "a exists /5", "a create /6")
 		m.Lag(0)
@@ -41,7 +42,7 @@ func TestFollowerServesReadsFromAnOlderStateUntilASync(t *testing.T) {
 func TestWatchesOnALaggingFollowerFireLate(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, lead *script) {
 		m, c := follower(t, s)
-		c.refused(t, "f exists /x w", zktest.CodeNoNode)
+		c.refused(t, "f exists /x w", fault.CodeNoNode)
 		m.Lag(1)
 		lead.ok(t, "a create /x")
 		assert.NotContains(t, c.do(t, "f ping"), "!")
@@ -152,7 +153,7 @@ func TestOneDialerReachesAllMembersByAddress(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, nc.Close())
 		assert.Equal(t, s.Addr(), s.Leader().Addr())
-		in := s.Inject(zktest.Refuse().Member(m))
+		in := m.Inject(fault.Refuse())
 		_, err = s.Dial("tcp", m.Addr(), time.Second)
 		require.Error(t, err)
 		lead.ok(t, "b ping")

@@ -3,6 +3,8 @@ package zktest
 import (
 	"slices"
 	"time"
+
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // A request goes through three steps: the faults before it (arrive), the wait for the leader on a member that is cut
@@ -31,7 +33,7 @@ func (c *conn) handleFrame(b []byte) bool {
 	if fate != carriedOut {
 		return fate == lost
 	}
-	if !c.lockWithLeader(r.leader, op == OpSync) {
+	if !c.lockWithLeader(r.leader, op == fault.OpSync) {
 		return false
 	}
 	defer s.mu.Unlock()
@@ -56,7 +58,7 @@ const (
 )
 
 // arrive applies the faults that act before a request is carried out. Several that strike one request add up.
-func (c *conn) arrive(op Op, paths []string) (struck []*Injection, f fate) {
+func (c *conn) arrive(op fault.Op, paths []string) (struck []*Injection, f fate) {
 	s := c.s
 	s.mu.Lock()
 	struck = s.matchLocked(c, op, paths)
@@ -129,17 +131,17 @@ func (c *conn) lockWithLeader(needed, sync bool) bool {
 // answer is the reply to a request, and what then becomes of its connection.
 type answer struct {
 	zxid   int64
-	code   Code
+	code   fault.Code
 	body   func(*encoder) // nil for none; independent of the code
 	silent bool           // there is no reply
 	end    bool           // the connection ends after the queue
 }
 
 // ok answers with the zxid that the member has applied last.
-func (c *conn) ok(body func(*encoder)) answer { return c.result(CodeOK, body) }
+func (c *conn) ok(body func(*encoder)) answer { return c.result(fault.CodeOK, body) }
 
 // result is ok for any code.
-func (c *conn) result(code Code, body func(*encoder)) answer {
+func (c *conn) result(code fault.Code, body func(*encoder)) answer {
 	return answer{zxid: c.member.tree.zxid, code: code, body: body}
 }
 
@@ -202,7 +204,7 @@ func (c *conn) answerLocked(r *request, ss *session) answer {
 	}
 	switch {
 	case !s.opt.dialect.serves(r): // the session stays: only the connection is lost
-		return answer{zxid: -1, code: CodeUnimplemented, end: true}
+		return answer{zxid: -1, code: fault.CodeUnimplemented, end: true}
 	case (onLeader || r.write) && ss.owner != c.member:
 		// The client may have moved on, and this connection be a leftover. The leader checks that at each request, a
 		// follower only at those that it forwards.
@@ -232,7 +234,7 @@ func (c *conn) authenticate(r *request) answer {
 		}
 	case r.scheme == "ip": // the address is known already
 	default:
-		return answer{code: CodeAuthFailed, end: true}
+		return answer{code: fault.CodeAuthFailed, end: true}
 	}
 	return answer{}
 }

@@ -1,6 +1,10 @@
 package zktest
 
-import "time"
+import (
+	"time"
+
+	"github.com/zklock/locker/zktest/fault"
+)
 
 // The handshake is the one frame without a header. A client that names a session and the session's password resumes it,
 // from any address; nothing else is needed to reconnect. The client's last zxid keeps it from going back in time: a
@@ -23,7 +27,7 @@ func (c *conn) handshake(b []byte) bool {
 	if !c.in.pass(c.done) {
 		return false
 	}
-	struck, f := c.arrive(OpConnect, nil)
+	struck, f := c.arrive(fault.OpConnect, nil)
 	switch f {
 	case cutOff:
 		return false
@@ -37,8 +41,8 @@ func (c *conn) handshake(b []byte) bool {
 	defer s.mu.Unlock()
 	defer s.changedLocked()
 	c.session = 0
-	s.requests[OpConnect]++
-	c.lastOp, c.lastAt = OpConnect, time.Now()
+	s.requests[fault.OpConnect]++
+	c.lastOp, c.lastAt = fault.OpConnect, time.Now()
 	// The client hung up while a fault held its handshake.
 	if c.gone {
 		return false // no client would learn the session's id

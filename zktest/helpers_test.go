@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // bubble runs f with a server and a scripted client of it, in a synctest bubble: time is fake and costs nothing.
@@ -50,7 +51,7 @@ func (s *script) ok(t *testing.T, lines ...string) {
 	}
 }
 
-func (s *script) refused(t *testing.T, line string, code zktest.Code) {
+func (s *script) refused(t *testing.T, line string, code fault.Code) {
 	t.Helper()
 	require.Contains(t, s.do(t, line), " code="+strconv.Itoa(int(code))+" ", line)
 }

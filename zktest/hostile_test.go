@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // serves fails the test unless the server still answers.
@@ -92,11 +93,11 @@ func TestCloseJoinsEverything(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Follower()
 	require.NoError(t, err)
-	s.Inject(zktest.Hold().Op(zktest.OpCreate))
-	s.Inject(zktest.Freeze().Op(zktest.OpDelete))
-	s.Inject(zktest.Stall(2).Op(zktest.OpExists))
-	s.Inject(zktest.Delay(time.Hour).Op(zktest.OpSetData))
-	s.Inject(zktest.DelayReply(time.Hour).Op(zktest.OpSync))
+	s.Inject(fault.Hold().Op(fault.OpCreate))
+	s.Inject(fault.Freeze().Op(fault.OpDelete))
+	s.Inject(fault.Stall(2).Op(fault.OpExists))
+	s.Inject(fault.Delay(time.Hour).Op(fault.OpSetData))
+	s.Inject(fault.DelayReply(time.Hour).Op(fault.OpSync))
 	for i, op := range []string{"create /x", "delete /x", "exists /", "set / d=1", "sync /", "ping"} {
 		d := s.Dial
 		if i%2 == 0 {
@@ -109,7 +110,7 @@ func TestCloseJoinsEverything(t *testing.T) {
 			c.do(t, "a drop")
 		}
 	}
-	require.NoError(t, s.Await(t.Context(), func() bool { return s.Requests()[zktest.OpPing] > 0 }))
+	require.NoError(t, s.Await(t.Context(), func() bool { return s.Requests()[fault.OpPing] > 0 }))
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -6,16 +6,19 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/zklock/locker/zktest/fault"
+	"github.com/zklock/locker/zktest/internal/rule"
 )
 
 // Faults are looked up when a request arrives and when a notification leaves; a reply gets the faults of its request, so that
 // one count is one request. Faults of whole connections (Freeze and Refuse without a selector for
 // requests) act when injected and when a connection begins.
 
-// Injection is a Fault in effect in a server. Its methods may be called at any time from any goroutine.
+// Injection is a fault.Fault in effect in a server. Its methods may be called at any time from any goroutine.
 type Injection struct {
 	s *Server
-	f Fault
+	f injected
 
 	// guarded by s.mu
 	seen    int // requests selected, struck or not
@@ -28,11 +31,15 @@ type Injection struct {
 
 // Inject puts a fault into effect until its count is used up, Remove, or the end of the server. Faults that select the
 // same request all strike it, in the order of their injection. It panics if a path pattern is malformed.
-func (s *Server) Inject(f Fault) *Injection {
-	if f.none() {
-		panic("zktest: Inject of the zero Fault")
-	}
-	for _, p := range f.paths {
+func (s *Server) Inject(f fault.Fault) *Injection { return s.inject(f, nil) }
+
+// Inject is Server.Inject for the clients that are connected to this member.
+func (m *Member) Inject(f fault.Fault) *Injection { return m.s.inject(f, m) }
+
+func (s *Server) inject(given fault.Fault, only *Member) *Injection {
+	r := rule.Of(given)
+	f := injected{r, effectOf(r), only}
+	for _, p := range f.Paths {
 		if _, err := path.Match(strings.TrimSuffix(p, "/**"), ""); err != nil {
 			panic(fmt.Sprintf("zktest: path pattern %q: %v", p, err))
 		}
@@ -101,7 +108,7 @@ func (in *Injection) Wait(ctx context.Context, n int) error {
 // strikeLocked counts one more request that the fault selects, and reports whether it strikes that one.
 func (in *Injection) strikeLocked() bool {
 	in.seen++
-	if in.over || in.seen <= in.f.skip || in.f.times > 0 && in.hits >= in.f.times {
+	if in.over || in.seen <= in.f.Skip || in.f.Times > 0 && in.hits >= in.f.Times {
 		return false
 	}
 	in.hits++
@@ -113,7 +120,7 @@ func (in *Injection) strikeLocked() bool {
 }
 
 // matchLocked returns the faults that strike a request.
-func (s *Server) matchLocked(c *conn, op Op, paths []string) []*Injection {
+func (s *Server) matchLocked(c *conn, op fault.Op, paths []string) []*Injection {
 	var struck []*Injection
 	for _, in := range s.faults {
 		if !in.f.refuse && !in.f.standing() && in.f.selects(c, op, paths) && in.strikeLocked() {
@@ -128,7 +135,7 @@ func (s *Server) refusedLocked(m *Member) bool {
 	no := false
 	// Every fault is asked, because each keeps its own count.
 	for _, in := range s.faults {
-		if in.f.refuse && (len(in.f.members) == 0 || slices.Contains(in.f.members, m)) && in.strikeLocked() {
+		if in.f.refuse && (in.f.member == nil || in.f.member == m) && in.strikeLocked() {
 			no = true
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // These functions return copies, all made at one moment under the server's lock: they can be kept and compared, and do
@@ -19,7 +21,7 @@ type Session struct {
 	ExpiresIn     time.Duration // without another sign of life
 	Ephemerals    []string      // sorted; as the leader has them
 	Watches       []Watch       // sorted by path
-	Requests      map[Op]int
+	Requests      map[fault.Op]int
 	Notifications int
 }
 
@@ -137,8 +139,8 @@ func (s *Server) Children(path string) []string {
 }
 
 // Requests returns how many requests of each type have been carried out or answered; those lost to a fault do not
-// count. OpConnect counts the handshakes.
-func (s *Server) Requests() map[Op]int {
+// count. fault.OpConnect counts the handshakes.
+func (s *Server) Requests() map[fault.Op]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.requests)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestSessionsNodesAndWatchesCanBeInspected(t *testing.T) {
@@ -28,13 +29,13 @@ func TestSessionsNodesAndWatchesCanBeInspected(t *testing.T) {
 			{Session: a, Path: "/x", Kind: zktest.WatchChildren},
 			{Session: a, Path: "/x", Kind: zktest.WatchData},
 		}, info.Watches)
-		assert.Equal(t, 2, info.Requests[zktest.OpCreate])
+		assert.Equal(t, 2, info.Requests[fault.OpCreate])
 		assert.Equal(t, s.Leader(), info.Member)
 		assert.Len(t, s.Sessions(), 2)
 		assert.Equal(t, 3, s.WatchCount())
 		assert.Equal(t, info.Watches, s.Watches())
 		assert.Equal(t, 2, s.Connections())
-		assert.Equal(t, 2, s.Requests()[zktest.OpConnect])
+		assert.Equal(t, 2, s.Requests()[fault.OpConnect])
 		assert.Equal(t, int64(4), s.Zxid())
 
 		nodes := s.Nodes()
@@ -61,15 +62,15 @@ func TestSessionsNodesAndWatchesCanBeInspected(t *testing.T) {
 
 func TestTheTestCanChangeTheTreeAsAnotherClientWould(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		c.refused(t, "a exists /x w", zktest.CodeNoNode)
+		c.refused(t, "a exists /x w", fault.CodeNoNode)
 		c.ok(t, "a ls / w")
 		require.NoError(t, s.Create("/x", []byte("1")))
 		assert.Equal(t, "a ! 1 3 /x zxid=z+2 code=0\na ! 4 3 / zxid=z+2 code=0", firstLines(c.do(t, "a ping"), 2))
 		c.ok(t, "a create /x/y m=e", "a create /x/z", "a create /x/z/z")
-		require.ErrorIs(t, s.Create("/x", nil), zktest.CodeNodeExists)
-		require.ErrorIs(t, s.Delete("/x"), zktest.CodeNotEmpty)
-		require.ErrorIs(t, s.SetData("/no", nil), zktest.CodeNoNode)
-		require.ErrorIs(t, s.DeleteAll("/no"), zktest.CodeNoNode)
+		require.ErrorIs(t, s.Create("/x", nil), fault.CodeNodeExists)
+		require.ErrorIs(t, s.Delete("/x"), fault.CodeNotEmpty)
+		require.ErrorIs(t, s.SetData("/no", nil), fault.CodeNoNode)
+		require.ErrorIs(t, s.DeleteAll("/no"), fault.CodeNoNode)
 		require.NoError(t, s.DeleteAll("/x"))
 		assert.False(t, exists(s, "/x"))
 		require.NoError(t, s.Create("/p", nil))
@@ -135,13 +136,13 @@ func TestSequenceBeginsWhereTheTestWants(t *testing.T) {
 			require.NoError(t, s.SetSequence("/d", n))
 			assert.Contains(t, c.do(t, fmt.Sprintf("a create /d/n%d- m=s", n)), fmt.Sprintf("/d/n%d-%s ", n, name))
 		}
-		require.ErrorIs(t, s.SetSequence("/no", 1), zktest.CodeNoNode)
+		require.ErrorIs(t, s.SetSequence("/no", 1), fault.CodeNoNode)
 	})
 }
 
 func TestOpsAndCodesHaveNames(t *testing.T) {
-	assert.Equal(t, "getChildren2", zktest.OpGetChildren2.String())
-	assert.Equal(t, "op(77)", zktest.Op(77).String())
-	assert.Equal(t, "zktest: no node", zktest.CodeNoNode.Error())
-	assert.Equal(t, "zktest: code -77", zktest.Code(-77).Error())
+	assert.Equal(t, "getChildren2", fault.OpGetChildren2.String())
+	assert.Equal(t, "op(77)", fault.Op(77).String())
+	assert.Equal(t, "zktest: no node", fault.CodeNoNode.Error())
+	assert.Equal(t, "zktest: code -77", fault.Code(-77).Error())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestInMemoryConnectionHonoursDeadlines(t *testing.T) {
@@ -49,7 +50,7 @@ func TestInMemoryConnectionHonoursDeadlines(t *testing.T) {
 func TestInMemoryConnectionIsBufferedUpToAnEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
-		in := s.Inject(zktest.Freeze()) // the server reads one more frame and then stops reading
+		in := s.Inject(fault.Freeze()) // the server reads one more frame and then stops reading
 		nc := c.sessions["a"].nc
 		frame := make([]byte, 1000)
 		frame[2], frame[3], frame[11] = 0x03, 0xe4, 11
@@ -67,6 +68,6 @@ func TestInMemoryConnectionIsBufferedUpToAnEnd(t *testing.T) {
 		assert.Less(t, sent, 2<<20)
 		in.Remove()
 		synctest.Wait()
-		assert.Equal(t, 1+sent/1000, s.Requests()[zktest.OpPing])
+		assert.Equal(t, 1+sent/1000, s.Requests()[fault.OpPing])
 	})
 }

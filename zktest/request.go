@@ -1,6 +1,10 @@
 package zktest
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/zklock/locker/zktest/fault"
+)
 
 // Decoding is separate from execution, and strict about the form only: a request with an impossible path or mode is
 // decoded all the same, because the order of the server's checks decides which error it gets. Empty and null are
@@ -11,7 +15,7 @@ import "errors"
 type request struct {
 	*operation // with an unknown type if it is not in the table
 	xid        int32
-	op         Op
+	op         fault.Op
 	err        error // the body did not decode; the operation answers "marshalling error"
 
 	path    string
@@ -39,7 +43,7 @@ var errMixed = errors.New("zktest: reads and writes in one multi")
 var unknownOperation = &operation{}
 
 // operationOf looks up a type of request.
-func operationOf(op Op) *operation {
+func operationOf(op fault.Op) *operation {
 	if o := operations[op]; o != nil {
 		return o
 	}
@@ -47,16 +51,16 @@ func operationOf(op Op) *operation {
 }
 
 // decodeHeader splits a frame into header and body. It fails only for frames that hold no header at all.
-func decodeHeader(b []byte) (xid int32, op Op, body []byte, err error) {
+func decodeHeader(b []byte) (xid int32, op fault.Op, body []byte, err error) {
 	d := decoder{b: b}
 	xid = d.int32()
-	op = Op(d.int32())
+	op = fault.Op(d.int32())
 	return xid, op, d.b, d.err
 }
 
 // decodeRequest never fails: the request's err has the error of a malformed body, because the real server answers such
 // a request, and takes a zxid for it if it is a write.
-func decodeRequest(xid int32, op Op, body []byte) *request {
+func decodeRequest(xid int32, op fault.Op, body []byte) *request {
 	r := &request{xid: xid, op: op, operation: operationOf(op)}
 	if r.decode != nil {
 		d := &decoder{b: body}
@@ -107,7 +111,7 @@ func decodeCreate(r *request, d *decoder) {
 	r.decodeACL(d)
 	r.flags = d.int32()
 	r.ttl = -1
-	if r.op == OpCreateTTL {
+	if r.op == fault.OpCreateTTL {
 		r.ttl = d.int64()
 	}
 }
@@ -185,7 +189,7 @@ func (r *request) decodeACL(d *decoder) {
 func decodeParts(r *request, d *decoder) {
 	for d.err == nil {
 		// Each part has a header of its own; the closing header has no part after it.
-		op := Op(d.int32())
+		op := fault.Op(d.int32())
 		done := d.bool()
 		d.int32() // an error code, which only replies have
 		if done || d.err != nil {

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // SASL as a real server with DigestLoginModule speaks it: the mechanism DIGEST-MD5 of RFC 2831, of which three messages
@@ -43,7 +45,7 @@ func (c *conn) sasl(r *request) answer {
 	password, known := c.s.opt.saslUsers[user]
 	if !known || said["nonce"] != c.saslNonce || said["digest-uri"] != saslURI ||
 		said["response"] != saslProof("AUTHENTICATE:", user, password, said) {
-		return answer{code: CodeAuthFailed, body: func(e *encoder) { e.buffer(nil) }, end: true}
+		return answer{code: fault.CodeAuthFailed, body: func(e *encoder) { e.buffer(nil) }, end: true}
 	}
 	if id := (identity{"sasl", user}); !slices.Contains(c.ids, id) {
 		c.ids = append(c.ids, id)

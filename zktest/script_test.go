@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // A wire client of the tests' own. It runs scripts, one request per line, and records every answer in a form in which
@@ -213,7 +213,7 @@ func (s *script) await(r *raw, op string, xid int32) {
 		}
 		s.say("%s %s: %s %s code=%d %s rest=%s", r.name, op, same, s.zxid(z), code, resultIf(s, code, op, i),
 			hex.EncodeToString(i.b))
-		if z == -1 && code == int32(zktest.CodeUnimplemented) {
+		if z == -1 && code == int32(fault.CodeUnimplemented) {
 			s.givenUp(r, op)
 		}
 		return

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // sequenceSeed is where the tests begin: two numbers before the largest.
@@ -69,7 +70,7 @@ func burst(t *testing.T, addr string, n int) []int32 {
 	_, _, err = r.shake(30000, 0)
 	require.NoError(t, err)
 	for i := range n {
-		o := (&out{}).i32(int32(i + 1)).i32(int32(zktest.OpCreate)).str(fmt.Sprintf("/w/x%d.%d-", bursts, i)).str("").
+		o := (&out{}).i32(int32(i + 1)).i32(int32(fault.OpCreate)).str(fmt.Sprintf("/w/x%d.%d-", bursts, i)).str("").
 			i32(1).i32(31).str("world").str("anyone").i32(3)
 		require.NoError(t, r.send(o.b))
 	}
@@ -125,5 +126,5 @@ func TestOverlappingCreatesAreNumberedAsOnARealServer(t *testing.T) {
 		i = end
 	}
 	require.Equal(t, []int32{math.MaxInt32, math.MaxInt32}, burst(t, ours.Addr(), 2), "no overlap: it sticks")
-	require.ErrorIs(t, ours.Overlap("/no", 1), zktest.CodeNoNode)
+	require.ErrorIs(t, ours.Overlap("/no", 1), fault.CodeNoNode)
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // ErrClosed is returned by calls on a Server that was closed.
@@ -51,7 +53,7 @@ type Server struct {
 	lastConn    int64
 	faults      []*Injection        // in the order of Inject, which is the order in which they strike
 	overlaps    map[string]*overlap // by path
-	requests    map[Op]int
+	requests    map[fault.Op]int
 	notified    int
 	received    int64 // frames, for the four-letter words
 	sent        int64
@@ -88,7 +90,7 @@ func Start(opts ...Option) (*Server, error) {
 	s := &Server{
 		opt: o, log: o.log, born: now, done: make(chan struct{}), poked: make(chan struct{}, 1),
 		sessions: map[int64]*session{}, conns: map[*conn]struct{}{}, nextSession: firstSession(now), nextSweep: o.sweep,
-		requests: map[Op]int{}, overlaps: map[string]*overlap{},
+		requests: map[fault.Op]int{}, overlaps: map[string]*overlap{},
 	}
 	if _, err := rand.Read(s.secret[:]); err != nil {
 		return nil, fmt.Errorf("zktest: secret: %w", err)

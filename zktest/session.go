@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Sessions are the leader's, whichever member serves their clients. Each request and each ping keeps one alive
@@ -24,7 +26,7 @@ type session struct {
 	owner    *Member       // the member where its client was last seen; writes from elsewhere are refused
 	conn     *conn         // the latest connection; nil while the client is away
 	latest   int64         // that connection's number, also while the client is away
-	requests map[Op]int
+	requests map[fault.Op]int
 	notified int
 }
 
@@ -81,7 +83,7 @@ func (s *Server) touchLocked(id int64, timeout time.Duration) bool {
 
 // openSessionLocked creates a session; like any write it takes a zxid.
 func (s *Server) openSessionLocked(c *conn, timeout time.Duration) *session {
-	ss := &session{id: s.nextSession, timeout: timeout, owner: c.member, conn: c, latest: c.number, requests: map[Op]int{}}
+	ss := &session{id: s.nextSession, timeout: timeout, owner: c.member, conn: c, latest: c.number, requests: map[fault.Op]int{}}
 	s.nextSession++
 	ss.expires = s.bucket(time.Now(), timeout)
 	s.sessions[ss.id] = ss

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestSessionExpiresAtTheFirstFullTickAfterItsTimeout(t *testing.T) {
@@ -57,7 +58,7 @@ func TestASessionsEphemeralsAreDeletedWithItInOneTransaction(t *testing.T) {
 		root, _ := s.Node("/")
 		assert.Equal(t, z+1, root.Stat.Pzxid)
 		assert.False(t, exists(s, "/p/e3"))
-		require.ErrorIs(t, s.Expire(id), zktest.CodeUnknownSession)
+		require.ErrorIs(t, s.Expire(id), fault.CodeUnknownSession)
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // A write happens in two steps, as in ZooKeeper. Preparing checks it against the leader's state and turns it into a
@@ -27,7 +29,7 @@ const (
 // mutation is one checked change of one znode. Replicas share it, so it does not change after its commit.
 type mutation struct {
 	kind    mutKind
-	op      Op // selects the form of the result
+	op      fault.Op // selects the form of the result
 	path    string
 	data    []byte
 	acl     []ACL
@@ -98,78 +100,80 @@ func (p *preparer) record(path string) *record {
 func (p *preparer) may(r *record, perm int32) bool { return p.admin || allowed(r.acl, perm, p.ids) }
 
 // prepare checks one write. The order of the checks decides which of several errors a client sees.
-func (p *preparer) prepare(r *request) (mutation, Code) {
+func (p *preparer) prepare(r *request) (mutation, fault.Code) {
 	if r.noPath && !r.takesNull {
-		return mutation{}, CodeMarshallingError
+		return mutation{}, fault.CodeMarshallingError
 	}
 	return r.operation.prepare(p, r)
 }
 
-func (p *preparer) setData(r *request) (mutation, Code) {
+func (p *preparer) setData(r *request) (mutation, fault.Code) {
 	if !validPath(r.path) {
-		return mutation{}, CodeBadArguments
+		return mutation{}, fault.CodeBadArguments
 	}
 	n := p.record(r.path)
-	if code := p.reach(n, r); code != CodeOK {
+	if code := p.reach(n, r); code != fault.CodeOK {
 		return mutation{}, code
 	}
 	n.version = next(n.version) // in the record: a later part of the same multi sees it
-	return mutation{kind: mutSetData, op: r.op, path: r.path, data: r.data, version: n.version}, CodeOK
+	return mutation{kind: mutSetData, op: r.op, path: r.path, data: r.data, version: n.version}, fault.CodeOK
 }
 
-func (p *preparer) setACL(r *request) (mutation, Code) {
+func (p *preparer) setACL(r *request) (mutation, fault.Code) {
 	if !validPath(r.path) {
-		return mutation{}, CodeBadArguments
+		return mutation{}, fault.CodeBadArguments
 	}
 	acl, code := p.fixACL(r)
-	if code != CodeOK {
+	if code != fault.CodeOK {
 		return mutation{}, code
 	}
 	n := p.record(r.path)
 	switch {
 	case n == nil:
-		return mutation{}, CodeNoNode
+		return mutation{}, fault.CodeNoNode
 	case !p.may(n, r.perm):
-		return mutation{}, CodeNoAuth
+		return mutation{}, fault.CodeNoAuth
 	case r.version != -1 && r.version != n.aversion:
-		return mutation{}, CodeBadVersion
+		return mutation{}, fault.CodeBadVersion
 	}
 	n.acl, n.aversion = acl, next(n.aversion) // a counter of its own: the version is of the data
-	return mutation{kind: mutSetACL, op: r.op, path: r.path, acl: acl, version: n.aversion}, CodeOK
+	return mutation{kind: mutSetACL, op: r.op, path: r.path, acl: acl, version: n.aversion}, fault.CodeOK
 }
 
-func (p *preparer) check(r *request) (mutation, Code) {
+func (p *preparer) check(r *request) (mutation, fault.Code) {
 	if !validPath(r.path) {
-		return mutation{}, CodeBadArguments
+		return mutation{}, fault.CodeBadArguments
 	}
-	if code := p.reach(p.record(r.path), r); code != CodeOK {
+	if code := p.reach(p.record(r.path), r); code != fault.CodeOK {
 		return mutation{}, code
 	}
-	return mutation{kind: mutCheck, op: r.op, path: r.path}, CodeOK
+	return mutation{kind: mutCheck, op: r.op, path: r.path}, fault.CodeOK
 }
 
 // reconfig is refused: there is nothing to configure.
-func (p *preparer) reconfig(*request) (mutation, Code) { return mutation{}, CodeReconfigDisabled }
+func (p *preparer) reconfig(*request) (mutation, fault.Code) {
+	return mutation{}, fault.CodeReconfigDisabled
+}
 
 // fixACL is the package's fixACL for a request, with checks of forms that only the wire can carry.
-func (p *preparer) fixACL(r *request) ([]ACL, Code) {
+func (p *preparer) fixACL(r *request) ([]ACL, fault.Code) {
 	if r.nullACL {
-		return nil, CodeMarshallingError
+		return nil, fault.CodeMarshallingError
 	}
 	return fixACL(r.acl, p.ids, p.sasl)
 }
 
 // reach checks that the node exists and has the version that the request names, and that the client has the permission.
-func (p *preparer) reach(n *record, r *request) Code {
+func (p *preparer) reach(n *record, r *request) fault.Code {
 	switch {
 	case n == nil:
-		return CodeNoNode
+		return fault.CodeNoNode
 	case !p.may(n, r.perm):
-		return CodeNoAuth
+		return fault.CodeNoAuth
 	case r.version != -1 && r.version != n.version:
-		return CodeBadVersion
+		return fault.CodeBadVersion
 	}
-	return CodeOK
+	return fault.CodeOK
 }
 
 // next is the version after v. It may become -1, which no client can then name: the 3.8 server does the same.
@@ -191,33 +195,33 @@ const maxTTL = 1<<40 - 1 // milliseconds; five bytes of the owner field hold it
 // create checks, in this order: the mode, the path's form, the ACL, the parent, the name with its number, that the name
 // is free, and that the parent is no ephemeral. The operation createContainer needs no flag; a flag alone makes a
 // container only inside a multi.
-func (p *preparer) create(r *request) (mutation, Code) {
+func (p *preparer) create(r *request) (mutation, fault.Code) {
 	none := mutation{}
 	if r.flags < modePersistent || r.flags > modeTTLSequential {
-		return none, CodeBadArguments
+		return none, fault.CodeBadArguments
 	}
 	// A TTL requires a mode with a TTL and vice versa; the check that the server has TTL nodes comes first.
 	withTTL := r.flags == modeTTL || r.flags == modeTTLSequential
 	if withTTL && p.noTTL {
-		return none, CodeUnimplemented
+		return none, fault.CodeUnimplemented
 	}
-	if withTTL != (r.op == OpCreateTTL) || withTTL && (r.ttl <= 0 || r.ttl > maxTTL) {
-		return none, CodeBadArguments
+	if withTTL != (r.op == fault.OpCreateTTL) || withTTL && (r.ttl <= 0 || r.ttl > maxTTL) {
+		return none, fault.CodeBadArguments
 	}
 	parentPath, ok := parentOf(r.path)
 	if !ok {
-		return none, CodeBadArguments
+		return none, fault.CodeBadArguments
 	}
 	acl, code := p.fixACL(r)
-	if code != CodeOK {
+	if code != fault.CodeOK {
 		return none, code
 	}
 	parent := p.record(parentPath)
 	switch {
 	case parent == nil:
-		return none, CodeNoNode
+		return none, fault.CodeNoNode
 	case !p.may(parent, r.perm):
-		return none, CodeNoAuth
+		return none, fault.CodeNoAuth
 	}
 	path := r.path
 	if r.flags == modeSequential || r.flags == modeEphemeralSequential || r.flags == modeTTLSequential {
@@ -225,18 +229,18 @@ func (p *preparer) create(r *request) (mutation, Code) {
 	}
 	switch {
 	case !validPath(path):
-		return none, CodeBadArguments
+		return none, fault.CodeBadArguments
 	case p.record(path) != nil:
-		return none, CodeNodeExists
+		return none, fault.CodeNodeExists
 	case parent.kind == ephemeral:
-		return none, CodeNoChildrenForEphemerals
+		return none, fault.CodeNoChildrenForEphemerals
 	}
 	// The operation decides first which kind of node it becomes, then the flags.
 	m := mutation{kind: mutCreate, op: r.op, path: path, data: r.data, acl: acl, creates: parent.creates + 1}
 	switch {
-	case r.op == OpCreateContainer:
+	case r.op == fault.OpCreateContainer:
 		m.node = container
-	case r.op == OpCreateTTL:
+	case r.op == fault.OpCreateTTL:
 		m.node, m.ttl = ttlNode, r.ttl
 	case r.flags == modeEphemeral || r.flags == modeEphemeralSequential:
 		m.node, m.owner = ephemeral, p.session
@@ -245,7 +249,7 @@ func (p *preparer) create(r *request) (mutation, Code) {
 	parent.creates++
 	parent.children++
 	p.over[path] = &record{acl: acl, kind: m.node}
-	return m, CodeOK
+	return m, fault.CodeOK
 }
 
 // sequence is the suffix of a sequential node's name: ten digits, or a minus sign and nine once the counter wrapped.
@@ -253,50 +257,50 @@ func sequence(n int32) string { return fmt.Sprintf("%010d", n) }
 
 // deleteContainer is what servers send to themselves. For a client's, 3.8 never finds the path; later versions carry it
 // out without checking a permission.
-func (p *preparer) deleteContainer(r *request) (mutation, Code) {
+func (p *preparer) deleteContainer(r *request) (mutation, fault.Code) {
 	parentPath, ok := parentOf(r.path)
 	if !p.dialect.deletesContainers || !ok {
-		return mutation{}, CodeBadArguments
+		return mutation{}, fault.CodeBadArguments
 	}
 	n := p.record(r.path)
 	switch {
 	case n == nil:
-		return mutation{}, CodeNoNode
+		return mutation{}, fault.CodeNoNode
 	case n.children > 0:
-		return mutation{}, CodeNotEmpty
+		return mutation{}, fault.CodeNotEmpty
 	case n.kind == ephemeral:
-		return mutation{}, CodeBadVersion
+		return mutation{}, fault.CodeBadVersion
 	}
 	p.record(parentPath).children--
 	p.over[r.path] = &record{gone: true}
-	return mutation{kind: mutDelete, op: r.op, path: r.path}, CodeOK
+	return mutation{kind: mutDelete, op: r.op, path: r.path}, fault.CodeOK
 }
 
 // delete checks the permission on the parent, not on the node: deleting changes the parent's list.
-func (p *preparer) delete(r *request) (mutation, Code) {
+func (p *preparer) delete(r *request) (mutation, fault.Code) {
 	parentPath, ok := parentOf(r.path)
 	if !ok || special(r.path) {
-		return mutation{}, CodeBadArguments
+		return mutation{}, fault.CodeBadArguments
 	}
 	parent := p.record(parentPath)
 	switch {
 	case parent == nil:
-		return mutation{}, CodeNoNode
+		return mutation{}, fault.CodeNoNode
 	case !p.may(parent, r.perm):
-		return mutation{}, CodeNoAuth
+		return mutation{}, fault.CodeNoAuth
 	}
 	n := p.record(r.path)
 	switch {
 	case n == nil:
-		return mutation{}, CodeNoNode
+		return mutation{}, fault.CodeNoNode
 	case r.version != -1 && r.version != n.version: // -1 is any version, and the only special number
-		return mutation{}, CodeBadVersion
+		return mutation{}, fault.CodeBadVersion
 	case n.children > 0:
-		return mutation{}, CodeNotEmpty
+		return mutation{}, fault.CodeNotEmpty
 	}
 	parent.children--
 	p.over[r.path] = &record{gone: true}
-	return mutation{kind: mutDelete, op: r.op, path: r.path}, CodeOK
+	return mutation{kind: mutDelete, op: r.op, path: r.path}, fault.CodeOK
 }
 
 // preparerLocked reads the leader's state, whichever member the client is connected to: the leader orders writes.
@@ -338,7 +342,7 @@ func (s *Server) endSessionLocked(at *Member, id int64) {
 	var muts []mutation
 	list := 4
 	for _, p := range s.leader.tree.owned(id) {
-		muts = append(muts, mutation{kind: mutDelete, op: OpDelete, path: p})
+		muts = append(muts, mutation{kind: mutDelete, op: fault.OpDelete, path: p})
 		list += 4 + len(p)
 	}
 	s.commitLocked(at, muts, id)
@@ -376,6 +380,6 @@ func (s *Server) sweepLocked(now time.Time) {
 	}
 	slices.SortFunc(gone, strings.Compare)
 	for _, p := range gone {
-		s.commitLocked(s.leader, []mutation{{kind: mutDelete, op: OpDelete, path: p}}, 0)
+		s.commitLocked(s.leader, []mutation{{kind: mutDelete, op: fault.OpDelete, path: p}}, 0)
 	}
 }

@@ -1,5 +1,7 @@
 package zktest
 
+import "github.com/zklock/locker/zktest/fault"
+
 // Version is a line of releases whose behaviour the server can reproduce.
 type Version string
 
@@ -54,4 +56,6 @@ var dialects = map[Version]*dialect{
 
 // serves says whether a request of this type is carried out. Others are answered "unimplemented", which ends the
 // client's connection.
-func (d *dialect) serves(r *request) bool { return r.serve != nil && (r.op != OpCheck || d.checkAlone) }
+func (d *dialect) serves(r *request) bool {
+	return r.serve != nil && (r.op != fault.OpCheck || d.checkAlone)
+}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"strings"
+
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // The wire format is Hadoop's old "jute": big-endian integers, and strings, buffers and vectors after a 32-bit length,
@@ -180,7 +182,7 @@ func (e *encoder) stat(s *Stat) {
 }
 
 // header begins a reply or a notification.
-func (e *encoder) header(xid int32, zxid int64, code Code) {
+func (e *encoder) header(xid int32, zxid int64, code fault.Code) {
 	e.int32(xid)
 	e.int64(zxid)
 	e.int32(int32(code))

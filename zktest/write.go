@@ -1,6 +1,10 @@
 package zktest
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/zklock/locker/zktest/fault"
+)
 
 // Every write gets a zxid, whether it succeeds or not, and its reply carries that zxid: clients take the zxid of a
 // create as the czxid of their node. The few exceptions below are the real server's own.
@@ -8,19 +12,19 @@ import "slices"
 // writeOne carries out a write that is no multi: prepare, commit, answer. A write that fails also takes a zxid.
 func (c *conn) writeOne(r *request) answer {
 	s := c.s
-	if r.err != nil && (r.op != OpDeleteContainer || s.opt.dialect.deletesContainers) {
-		if r.op != OpReconfig && s.opt.dialect.zxidBeforeBody {
+	if r.err != nil && (r.op != fault.OpDeleteContainer || s.opt.dialect.deletesContainers) {
+		if r.op != fault.OpReconfig && s.opt.dialect.zxidBeforeBody {
 			s.commitLocked(c.member, nil, 0)
 		}
-		return c.result(CodeMarshallingError, nil)
+		return c.result(fault.CodeMarshallingError, nil)
 	}
 	mu, code := s.preparerLocked(c.session, c.ids).prepare(r)
-	if code != CodeOK { // a refused write commits an empty transaction
+	if code != fault.CodeOK { // a refused write commits an empty transaction
 		s.commitLocked(c.member, nil, 0)
 		return c.result(code, nil)
 	}
 	stats := s.commitLocked(c.member, []mutation{mu}, 0)
-	if r.op == OpCheck {
+	if r.op == fault.OpCheck {
 		return answer{silent: true} // here the real server fails to build its reply, and sends none
 	}
 	return c.ok(func(e *encoder) {
@@ -58,19 +62,19 @@ func (c *conn) multi(r *request) answer {
 	if r.err == nil && noPath && s.opt.dialect.zxidBeforeBody {
 		// The real server fails after it took the zxid and before it makes a transaction of it.
 		s.zxid++
-		return c.result(CodeMarshallingError, func(e *encoder) { encodeResults(e, nil, nil) })
+		return c.result(fault.CodeMarshallingError, func(e *encoder) { encodeResults(e, nil, nil) })
 	}
 	if r.err != nil || noPath {
 		s.commitLocked(c.member, nil, 0)
-		return c.result(CodeMarshallingError, nil)
+		return c.result(fault.CodeMarshallingError, nil)
 	}
 	muts, failed, why := s.preparePartsLocked(c, r.parts)
 	// One transaction and one zxid for all parts; the watches of all of them fire before the reply, part by part.
 	stats := s.commitLocked(c.member, muts, 0)
 	switch why {
-	case CodeOK:
+	case fault.CodeOK:
 		return c.ok(func(e *encoder) { encodeResults(e, muts, stats) })
-	case CodeMarshallingError: // not a failure of the part: the handler aborts the whole multi
+	case fault.CodeMarshallingError: // not a failure of the part: the handler aborts the whole multi
 		return c.result(why, nil)
 	}
 	return c.ok(func(e *encoder) { encodeFailure(e, len(r.parts), failed, why) })
@@ -79,20 +83,20 @@ func (c *conn) multi(r *request) answer {
 // preparePartsLocked prepares the parts of a multi: each is checked against the state that the earlier parts would
 // leave. If one fails there are no mutations: the preparer's records, and with them the earlier parts' changes, are
 // discarded.
-func (s *Server) preparePartsLocked(c *conn, parts []request) (muts []mutation, failed int, why Code) {
+func (s *Server) preparePartsLocked(c *conn, parts []request) (muts []mutation, failed int, why fault.Code) {
 	p := s.preparerLocked(c.session, c.ids)
 	for i := range parts {
 		part := parts[i]
 		if !part.normalize(s.opt.dialect) {
-			return nil, i, CodeMarshallingError
+			return nil, i, fault.CodeMarshallingError
 		}
 		mu, code := p.prepare(&part)
-		if code != CodeOK {
+		if code != fault.CodeOK {
 			return nil, i, code
 		}
 		muts = append(muts, mu)
 	}
-	return muts, -1, CodeOK
+	return muts, -1, fault.CodeOK
 }
 
 // normalize gives a part of a multi the type that the real server gives it: the mode makes a create a container, and
@@ -100,11 +104,11 @@ func (s *Server) preparePartsLocked(c *conn, parts []request) (muts []mutation, 
 func (r *request) normalize(d *dialect) bool {
 	withTTL := r.flags == modeTTL || r.flags == modeTTLSequential
 	switch r.op {
-	case OpCreate, OpCreate2, OpCreateContainer:
+	case fault.OpCreate, fault.OpCreate2, fault.OpCreateContainer:
 		if withTTL || !d.modeDecidesPart && (r.flags < modePersistent || r.flags > modeTTLSequential) {
 			return false
 		}
-	case OpCreateTTL:
+	case fault.OpCreateTTL:
 		if withTTL {
 			return true
 		}
@@ -112,18 +116,18 @@ func (r *request) normalize(d *dialect) bool {
 	default:
 		return r.part == partOfMulti
 	}
-	if d.modeDecidesPart || r.op == OpCreateTTL {
-		r.op = OpCreate
+	if d.modeDecidesPart || r.op == fault.OpCreateTTL {
+		r.op = fault.OpCreate
 	}
 	if r.flags == modeContainer {
-		r.op = OpCreateContainer
+		r.op = fault.OpCreateContainer
 	}
 	r.operation = operationOf(r.op)
 	return true
 }
 
 // encodePartHeader precedes each result, and ends the list with type -1.
-func encodePartHeader(e *encoder, op Op, done bool, code Code) {
+func encodePartHeader(e *encoder, op fault.Op, done bool, code fault.Code) {
 	e.int32(int32(op))
 	e.bool(done)
 	e.int32(int32(code))
@@ -133,10 +137,10 @@ func encodePartHeader(e *encoder, op Op, done bool, code Code) {
 func encodeResults(e *encoder, muts []mutation, stats []Stat) {
 	for i := range muts {
 		op := muts[i].op
-		if op == OpCreateContainer || op == OpCreateTTL {
-			op = OpCreate2
+		if op == fault.OpCreateContainer || op == fault.OpCreateTTL {
+			op = fault.OpCreate2
 		}
-		encodePartHeader(e, op, false, CodeOK)
+		encodePartHeader(e, op, false, fault.CodeOK)
 		if encode := operationOf(op).encode; encode != nil {
 			encode(e, &muts[i], &stats[i])
 		}
@@ -145,14 +149,14 @@ func encodeResults(e *encoder, muts []mutation, stats []Stat) {
 }
 
 // encodeFailure writes one error per part. Each has its code twice, in its header and behind it.
-func encodeFailure(e *encoder, parts, failed int, why Code) {
+func encodeFailure(e *encoder, parts, failed int, why fault.Code) {
 	for i := range parts {
-		code := CodeOK
+		code := fault.CodeOK
 		switch {
 		case i == failed:
 			code = why
 		case i > failed:
-			code = CodeRuntimeInconsistency
+			code = fault.CodeRuntimeInconsistency
 		}
 		encodePartHeader(e, opError, false, code)
 		e.int32(int32(code))

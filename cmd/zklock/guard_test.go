@@ -15,8 +15,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // guards are the guard processes of a zklock.
@@ -90,7 +89,7 @@ func TestTheGuardIsNotifiedAtOnceWhenTheGroupHasExited(t *testing.T) {
 	t.Setenv(notedOrders, orders)
 	p := launchAs(t, notedGuard, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "until-term")
 	d.alive(t, "child")
-	s.Inject(zktest.Freeze()) // so that the release takes a while
+	s.Inject(fault.Freeze()) // so that the release takes a while
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	var text string
 	until(t, "the word", func() bool {

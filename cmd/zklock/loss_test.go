@@ -13,6 +13,7 @@ import (
 	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // These tests show what happens to the command when the lock is lost. Sessions are short, so that the tests do not take
@@ -73,7 +74,7 @@ func TestAFrozenServerKillsTheGroupBeforeTheLockIsFree(t *testing.T) {
 	inTime(t, func() time.Duration {
 		s, d := server(t), newDiary(t)
 		p := hold(t, s.Addr(), d)
-		s.Inject(zktest.Freeze())
+		s.Inject(fault.Freeze())
 		freed := free(t, s, "/l")
 		p.exits(exitLost)
 		require.Regexp(t, `^(zklock: nothing heard from the ensemble, the lease ends in [0-9.]+m?s: SIGTERM to the command
@@ -107,8 +108,8 @@ func TestTheCommandMayEndByItselfDuringTheGrace(t *testing.T) {
 		s, d := server(t), newDiary(t)
 		p := launch(t, s.Addr(), append(lossFlags("--session-timeout", "12s", "--grace", "3s"), "/l", "--", testCommand, "diary", string(d), "until-term")...)
 		d.alive(t, "child")
-		s.Inject(zktest.Refuse()) // a server that accepts the connection and sends nothing would shorten the lease
-		s.Inject(zktest.Freeze())
+		s.Inject(fault.Refuse()) // a server that accepts the connection and sends nothing would shorten the lease
+		s.Inject(fault.Freeze())
 		p.exits(exitLost)
 		if d.has("child", "told") {
 			return
@@ -123,7 +124,7 @@ func TestAReconnectionPostponesTheKill(t *testing.T) {
 	s, d := server(t), newDiary(t)
 	p := launch(t, s.Addr(), append(lossFlags(), "/l", "--", testCommand, "diary", string(d), "note", "live")...)
 	d.alive(t, "child")
-	freeze := s.Inject(zktest.Freeze())
+	freeze := s.Inject(fault.Freeze())
 	until(t, "SIGTERM", func() bool { return d.has("child", "signal 15") })
 	freeze.Remove()
 	s.DropConnections()
@@ -140,7 +141,7 @@ func TestAReconnectionPostponesTheKill(t *testing.T) {
 // confirmations counts the holder's requests to the leader, and only those.
 func confirmations(s *zktest.Server) (n int) {
 	for op, count := range s.Requests() {
-		if op != zktest.OpPing && op != zktest.OpConnect {
+		if op != fault.OpPing && op != fault.OpConnect {
 			n += count
 		}
 	}
@@ -151,7 +152,7 @@ func TestOnLossTermNeverSendsSIGKILL(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	p := hold(t, s.Addr(), d, "--on-loss", "term")
-	s.Inject(zktest.Freeze())
+	s.Inject(fault.Freeze())
 	freed := free(t, s, "/l")
 	until(t, "alive still", func() bool { return d.last(t, "child").After(freed) })
 	require.Contains(t, p.err.String(), "SIGTERM")
@@ -205,7 +206,7 @@ func TestALossThatOnlyTheReleaseFindsIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, d := server(t), newDiary(t)
-			s.Inject(zktest.DropReply().Op(zktest.OpNotify))
+			s.Inject(fault.DropReply().Op(fault.OpNotify))
 			flags := append(lossFlags("--session-timeout", calm), k.flags...)
 			p := launch(t, s.Addr(), append(flags, "/l", "--", testCommand, "diary", string(d), "until-term")...)
 			d.alive(t, "child")
@@ -218,7 +219,7 @@ func TestALossThatOnlyTheReleaseFindsIsTold(t *testing.T) {
 	t.Run("hold", func(t *testing.T) {
 		t.Parallel()
 		s := server(t)
-		s.Inject(zktest.DropReply().Op(zktest.OpNotify))
+		s.Inject(fault.DropReply().Op(fault.OpNotify))
 		cmd := self(t, "zklock", "hold", "--tick", tick.String(), "/l")
 		in, err := cmd.StdinPipe()
 		require.NoError(t, err)
@@ -236,7 +237,7 @@ func loseUnnoticed(t *testing.T, s *zktest.Server) {
 	t.Helper()
 	node := "/l/" + s.Children("/l")[0]
 	watched := func() bool {
-		return s.WatchCount() > 0 && s.Requests()[zktest.OpExists] > 0
+		return s.WatchCount() > 0 && s.Requests()[fault.OpExists] > 0
 	}
 	require.NoError(t, s.Await(locktest.Within(t, locktest.Bound), watched))
 	require.NoError(t, s.Delete(node))
@@ -310,7 +311,7 @@ func TestElectAgainOutlivesAnOutage(t *testing.T) {
 			p.exits(exitUnreachable)
 			continue // a busy machine had not let it connect by then
 		}
-		outage := s.Inject(zktest.Refuse())
+		outage := s.Inject(fault.Refuse())
 		require.NoError(t, s.Delete("/e/"+s.Children("/e")[0]))
 		until(t, "connecting fails", func() bool { return strings.Contains(p.err.String(), "; trying again\n") })
 		outage.Remove()

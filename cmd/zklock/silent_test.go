@@ -11,6 +11,7 @@ import (
 
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // A server that accepts clients and answers pings, but nothing else, blocks only commands that wait for a lock.
@@ -18,12 +19,12 @@ func TestCommandsThatDoNotWaitForALockEndWhenAServerDoesNotAnswer(t *testing.T) 
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		held zktest.Op
+		held fault.Op
 		args []string
 	}{
-		{"prune, sync", zktest.OpSync, []string{"prune", "/locks"}},
-		{"prune, list", zktest.OpGetChildren2, []string{"prune", "/locks"}},
-		{"prune --yes, delete", zktest.OpDelete, []string{"prune", "--yes", "--older-than", "0s", "/locks"}},
+		{"prune, sync", fault.OpSync, []string{"prune", "/locks"}},
+		{"prune, list", fault.OpGetChildren2, []string{"prune", "/locks"}},
+		{"prune --yes, delete", fault.OpDelete, []string{"prune", "--yes", "--older-than", "0s", "/locks"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -32,7 +33,7 @@ func TestCommandsThatDoNotWaitForALockEndWhenAServerDoesNotAnswer(t *testing.T) 
 			require.NoError(t, s.Create("/locks/a", nil))
 			require.NoError(t, s.Create("/locks/a/x-lock-0000000000", nil))
 			require.NoError(t, s.Delete("/locks/a/x-lock-0000000000"))
-			s.Inject(zktest.Hold().Op(c.held))
+			s.Inject(fault.Hold().Op(c.held))
 			began := time.Now()
 			launch(t, s.Addr(), append([]string{"--connect-timeout", "2s"}, c.args...)...).exits(exitUnreachable)
 			require.GreaterOrEqual(t, time.Since(began), 2*time.Second)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestMain(m *testing.M) { os.Exit(ensemble.Run(m)) }
@@ -140,7 +141,7 @@ func TestHelpIsNoFailure(t *testing.T) {
 // A failure of one worker ends the run of all: here, a lock that nobody may use.
 func TestAFailureEndsTheRunAndIsReported(t *testing.T) {
 	srv := zktest.Run(t, zktest.WithTick(tick))
-	srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpCreate).Path("/*/lock/*"))
+	srv.Inject(fault.Answer(fault.CodeNoAuth).Op(fault.OpCreate).Path("/*/lock/*"))
 	var out, errs bytes.Buffer
 	assert.Equal(t, exitFailed, run(t.Context(), []string{"-zk", srv.Addr()}, &out, &errs))
 	assert.Contains(t, errs.String(), "worker-")

@@ -23,6 +23,7 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 var within = locktest.Within
@@ -168,7 +169,7 @@ func TestDoctorTriesThePacketLimitThatItIsGiven(t *testing.T) {
 // Servers with local sessions that may not be upgraded end the session that makes an ephemeral znode in a transaction.
 func TestLocalSessionsThatCanNotBeUpgradedAreFound(t *testing.T) {
 	srv := zktest.Run(t)
-	srv.Inject(zktest.Answer(zktest.CodeSessionExpired).Op(zktest.OpMulti))
+	srv.Inject(fault.Answer(fault.CodeSessionExpired).Op(fault.OpMulti))
 	found(t, examine(t, srv.Addr(), doctor.Config{}), doctor.Warning, "localSessionsUpgradingEnabled has to be true")
 }
 
@@ -189,7 +190,7 @@ func TestUnequalServersAndOnesThatAreDownAreFound(t *testing.T) {
 
 func TestAnEnsembleThatServesNoClientIsFound(t *testing.T) {
 	srv := zktest.Run(t)
-	srv.Inject(zktest.CloseBefore().Op(zktest.OpConnect))
+	srv.Inject(fault.CloseBefore().Op(fault.OpConnect))
 	r := examine(t, srv.Addr()+"/nowhere", doctor.Config{Patience: 2 * time.Second})
 	found(t, r, doctor.Danger, "no server serves this client")
 }

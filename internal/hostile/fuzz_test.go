@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // scripted answers by a script. For each frame of the server's, a byte of the script selects what happens to it, and
@@ -80,10 +80,10 @@ func heed(stream []byte, f said, granted *atomic.Bool) {
 			if bytes.Contains(body, []byte(dir)) {
 				granted.Store(true)
 			}
-		case f.op == zktest.OpGetChildren2, f.op == zktest.OpExists, f.op == zktest.OpSync, f.op == zktest.OpMulti,
-			f.op == zktest.OpDelete:
+		case f.op == fault.OpGetChildren2, f.op == fault.OpExists, f.op == fault.OpSync, f.op == fault.OpMulti,
+			f.op == fault.OpDelete:
 			granted.Store(true)
-		case f.op == zktest.OpCreate && len(body) > 20:
+		case f.op == fault.OpCreate && len(body) > 20:
 			name := string(body[20:])
 			_, contender := recipe.Parse(path.Base(name))
 			if contender && strings.HasPrefix(name, f.path) {

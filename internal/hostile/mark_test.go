@@ -13,6 +13,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 const markSuffix = "-released"
@@ -52,13 +53,13 @@ func threeInLine(t *testing.T, version zktest.Version, release bool, liesAbout f
 			first = second.Get(s)
 			synctest.Wait()
 		}
-		lists = -s.Server.Requests()[zktest.OpGetChildren2]
+		lists = -s.Server.Requests()[fault.OpGetChildren2]
 		if release {
 			s.Unlock(first)
 		}
 		cancel()
 		holds = third.Over()
-		lists += s.Server.Requests()[zktest.OpGetChildren2]
+		lists += s.Server.Requests()[fault.OpGetChildren2]
 		if !release {
 			s.Unlock(first)
 		}
@@ -71,7 +72,7 @@ func TestANotificationOfAMarkThatWasNeverMadeLetsNoContenderHold(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		holds, _ := threeInLine(t, version, false, func(second string) liar {
 			return func(f said) ([]byte, bool, bool) {
-				if f.op == zktest.OpNotify && f.path == second {
+				if f.op == fault.OpNotify && f.path == second {
 					return append(note(1, 3, second+markSuffix), framed(f.body)...), false, false
 				}
 				return honest(f)
@@ -86,7 +87,7 @@ func TestAMarkWithoutADeletionLetsNoContenderHold(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		holds, lists := threeInLine(t, version, false, func(second string) liar {
 			return func(f said) ([]byte, bool, bool) {
-				if f.op == zktest.OpNotify && f.path == second { // there was one; the client gets the mark in its place
+				if f.op == fault.OpNotify && f.path == second { // there was one; the client gets the mark in its place
 					return note(1, 3, second+markSuffix), false, false
 				}
 				return honest(f)
@@ -102,10 +103,10 @@ func TestANotificationOfTheMarkAfterThatOfTheDeletionLetsTheNextContenderHold(t 
 	holds, lists := threeInLine(t, zktest.Version39, true, func(second string) liar {
 		return func(f said) ([]byte, bool, bool) {
 			switch {
-			case f.op == zktest.OpNotify && strings.HasSuffix(f.path, markSuffix):
+			case f.op == fault.OpNotify && strings.HasSuffix(f.path, markSuffix):
 				mark = framed(f.body)
 				return []byte{}, false, false
-			case f.op == zktest.OpNotify && f.path == second && mark != nil:
+			case f.op == fault.OpNotify && f.path == second && mark != nil:
 				return append(framed(f.body), mark...), false, false
 			}
 			return honest(f)

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // said is one frame of the server's on its way to the client, and the request that it answers.
 type said struct {
 	n    int    // the number of frames that the client has got before, on all connections, without handshakes
 	body []byte // after the length: xid, zxid, code, and the rest
-	op   zktest.Op
+	op   fault.Op
 	path string // of the request; of the notification
 }
 
@@ -76,7 +77,7 @@ func (b *between) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	for rest := p; len(rest) >= 12; {
 		n := min(4+int(binary.BigEndian.Uint32(rest)), len(rest))
-		s := said{op: zktest.Op(binary.BigEndian.Uint32(rest[8:]))}
+		s := said{op: fault.Op(binary.BigEndian.Uint32(rest[8:]))}
 		if n >= 16 {
 			if end := 16 + int(int32(binary.BigEndian.Uint32(rest[12:]))); end > 16 && end <= n {
 				s.path = string(rest[16:end])
@@ -122,7 +123,7 @@ func (b *between) answer(body []byte) []byte {
 	b.mu.Unlock()
 	f.body = body
 	if xid == -1 && len(body) > 28 {
-		f.op, f.path = zktest.OpNotify, string(body[28:])
+		f.op, f.path = fault.OpNotify, string(body[28:])
 	}
 	p := b.p
 	p.mu.Lock()

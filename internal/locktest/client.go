@@ -14,6 +14,7 @@ import (
 	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Client is a client whose connections the test directs to servers of its choice.
@@ -110,7 +111,7 @@ func (t *tap) Write(b []byte) (int, error) {
 		}
 		frame := rest[:n]
 		rest = rest[n:]
-		if zktest.Op(binary.BigEndian.Uint32(frame[8:])) != zktest.OpCreate || n < 16 {
+		if fault.Op(binary.BigEndian.Uint32(frame[8:])) != fault.OpCreate || n < 16 {
 			continue
 		}
 		end := 16 + int(binary.BigEndian.Uint32(frame[12:]))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Seeds runs a test on servers of both versions with that many seeds each, or with 300 where the variants that take
@@ -88,7 +89,7 @@ type Load struct {
 	Seed           uint64
 	Callers, Turns int // turns of each caller
 
-	Faults []zktest.Fault
+	Faults []fault.Fault
 	Skip   int           // a fault may strike so many requests later, less one
 	Every  time.Duration // longest time for which a fault is there
 	Drop   int           // after one fault of so many, all connections end as well

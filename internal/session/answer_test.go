@@ -10,6 +10,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // lateContext holds up a call that is about to wait until the gate is open: then its answer and the session's end are both there.
@@ -86,7 +87,7 @@ func TestAPathWhoseReplyIsLostAsTheSessionEndsTellsOfBoth(t *testing.T) {
 				require.NoError(t, srv.Expire(s.ID()))
 				<-s.Done()
 			})
-			lost := srv.Inject(zktest.CloseBefore().Op(zktest.OpCreate).Once())
+			lost := srv.Inject(fault.CloseBefore().Op(fault.OpCreate).Once())
 			err := s.CreateAll(ctx, "/x", nil, session.Persistent, session.WorldACL())
 			if reached = ctx.Reached(); !reached {
 				require.NoError(t, err)
@@ -110,7 +111,7 @@ func TestACallThatWaitsForAConnectionUntilTheSessionEndsSaysWhatItWaitedFor(t *t
 		_, err = s.Exists(context.Background(), "/x")
 		require.EqualError(t, err, "session: exists /x: "+s.Err().Error(), "it has waited for nothing")
 		srv.Leader().Up()
-		srv.Inject(zktest.Answer(zktest.CodeAuthFailed).Op(zktest.OpAuth))
+		srv.Inject(fault.Answer(fault.CodeAuthFailed).Op(fault.OpAuth))
 		_, err = session.Open(within(t, soon), srv.Addr(), session.Config{Dial: srv.Dial, Auth: []session.Auth{{Scheme: "x"}}})
 		require.ErrorIs(t, err, session.ErrAuth)
 		require.NotContains(t, err.Error(), "has answered yet")

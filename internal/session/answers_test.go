@@ -12,21 +12,22 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Every code of ZooKeeper's KeeperException, as the first answer to a read and to a write.
 func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
-	final := []zktest.Code{-1, -2, -3, -5, -6, -8, -12, -13, -14, -100, -101, -102, -103, -108, -110, -111, -113, -114, -115, -119, -120,
+	final := []fault.Code{-1, -2, -3, -5, -6, -8, -12, -13, -14, -100, -101, -102, -103, -108, -110, -111, -113, -114, -115, -119, -120,
 		-121, -123, -125}
-	again := []zktest.Code{-4, -7, -122, -127}
-	connectsAgain := []zktest.Code{-118} // the session has moved, and the request was not carried out
-	over := []zktest.Code{-112, -124}
+	again := []fault.Code{-4, -7, -122, -127}
+	connectsAgain := []fault.Code{-118} // the session has moved, and the request was not carried out
+	over := []fault.Code{-112, -124}
 	for _, code := range slices.Concat(final, again, connectsAgain, over) {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			require.NoError(t, srv.Create("/x", nil))
 			s := open(t, srv)
-			ask := func(op zktest.Op, do func() error) error {
-				in := srv.Inject(zktest.Answer(code).Op(op).Once())
+			ask := func(op fault.Op, do func() error) error {
+				in := srv.Inject(fault.Answer(code).Op(op).Once())
 				began := time.Now()
 				err := do()
 				require.EqualValues(t, 1, in.Hits())
@@ -35,7 +36,7 @@ func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
 				}
 				return err
 			}
-			err := ask(zktest.OpExists, func() error { _, err := s.Exists(t.Context(), "/x"); return err })
+			err := ask(fault.OpExists, func() error { _, err := s.Exists(t.Context(), "/x"); return err })
 			switch {
 			case slices.Contains(over, code):
 				require.ErrorIs(t, s.Err(), session.ErrLost)
@@ -46,7 +47,7 @@ func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
 			default:
 				require.NoError(t, err, code)
 			}
-			err = ask(zktest.OpSetData, func() error { _, err := s.Set(t.Context(), "/x", nil, -1); return err })
+			err = ask(fault.OpSetData, func() error { _, err := s.Set(t.Context(), "/x", nil, -1); return err })
 			switch {
 			case code == -127, code == -118: // certainly not carried out
 				require.NoError(t, err)
@@ -68,7 +69,7 @@ func TestAThrottledWriteThatAnotherHasOvertakenIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/x", nil))
 		s := open(t, srv)
-		srv.Inject(zktest.Answer(-127).Op(zktest.OpMulti).Once())
+		srv.Inject(fault.Answer(-127).Op(fault.OpMulti).Once())
 		b := s.Batch()
 		first := b.Multi(session.OpSet{Path: "/x", Data: []byte("first"), Version: -1})
 		second := b.Multi(session.OpSet{Path: "/x", Data: []byte("second"), Version: -1})
@@ -85,7 +86,7 @@ func TestAThrottledRemovalOfAWatchIsMadeAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/x", nil))
 		s := open(t, srv)
-		srv.Inject(zktest.Answer(-127).Op(zktest.OpRemoveWatches).Times(3))
+		srv.Inject(fault.Answer(-127).Op(fault.OpRemoveWatches).Times(3))
 		for range 3 {
 			w, err := s.Watch(t.Context(), "/x")
 			require.NoError(t, err)
@@ -104,9 +105,9 @@ func TestAGroupWhoseAnswerProvesNothingHasAnUnknownOutcome(t *testing.T) {
 			require.NoError(t, srv.Create("/a", nil))
 			require.NoError(t, srv.Create("/b", nil))
 			s := open(t, srv)
-			srv.Inject(zktest.Garble(func(reply []byte) []byte {
+			srv.Inject(fault.Garble(func(reply []byte) []byte {
 				return binary.BigEndian.AppendUint32(slices.Clone(reply[:12]), uint32(code))
-			}).Op(zktest.OpMulti).Once())
+			}).Op(fault.OpMulti).Once())
 			b := s.Grouped()
 			b.Create("/a/x-", nil, session.EphemeralSequential, session.WorldACL())
 			b.Create("/b/x-", nil, session.EphemeralSequential, session.WorldACL())

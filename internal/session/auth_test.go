@@ -12,6 +12,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // secret is the password of the user ann.
@@ -38,7 +39,7 @@ func TestASessionWithSASLHasItsRightsOnEveryConnection(t *testing.T) {
 			_, _, err = s.Get(within(t, soon), "/ann") // repeated if the connection breaks before the reply
 			require.NoError(t, err)
 		}
-		assert.EqualValues(t, 8, srv.Requests()[zktest.OpSASL], "two messages on each of four connections")
+		assert.EqualValues(t, 8, srv.Requests()[fault.OpSASL], "two messages on each of four connections")
 
 		stranger := open(t, srv)
 		_, _, err = stranger.Get(within(t, soon), "/ann")
@@ -67,12 +68,12 @@ func TestAServerWithoutSASLIsNamed(t *testing.T) {
 
 func TestAServerThatDoesNotKnowThePasswordIsNotBelieved(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		srv.Inject(zktest.Garble(func(b []byte) []byte {
+		srv.Inject(fault.Garble(func(b []byte) []byte {
 			b[len(b)-1] ^= 1
 			return b
-		}).Op(zktest.OpSASL).Nth(2))
+		}).Op(fault.OpSASL).Nth(2))
 		s := open(t, srv, func(c *session.Config) { c.SASL = session.DigestMD5("ann", secret) })
-		assert.EqualValues(t, 4, srv.Requests()[zktest.OpSASL], "the first connection was given up")
+		assert.EqualValues(t, 4, srv.Requests()[fault.OpSASL], "the first connection was given up")
 		_, err := s.Exists(within(t, soon), "/")
 		require.NoError(t, err)
 	}, zktest.WithSASLUsers(map[string]string{"ann": secret}))
@@ -82,11 +83,11 @@ func TestAServerThatDoesNotKnowThePasswordIsNotBelieved(t *testing.T) {
 func TestAnswersToSASLProlongNoLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		const takes = time.Second
-		srv.Inject(zktest.DelayReply(takes).Op(zktest.OpSASL))
+		srv.Inject(fault.DelayReply(takes).Op(fault.OpSASL))
 		began := time.Now()
 		s := open(t, srv, func(c *session.Config) { c.SASL = session.DigestMD5("ann", secret) })
 		require.GreaterOrEqual(t, time.Since(began), 2*takes)
-		srv.Inject(zktest.CloseBefore()) // nothing else is ever answered
+		srv.Inject(fault.CloseBefore()) // nothing else is ever answered
 		srv.DropConnections()
 		<-s.Done()
 		require.ErrorIs(t, s.Err(), session.ErrLeaseOver)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Several requests in one round trip.
@@ -180,7 +181,7 @@ func TestAListThatIsLostBehindATransactionIsAskedForAgain(t *testing.T) {
 		}
 		s := open(t, srv)
 		for i := range dirs {
-			srv.Inject(zktest.CloseAfter().Op(zktest.OpGetChildren2).Path(dirs[i]).Once())
+			srv.Inject(fault.CloseAfter().Op(fault.OpGetChildren2).Path(dirs[i]).Once())
 			tx, lists, err := transactAndList(within(t, soon), s, lineCreates(dirs), dirs)
 			require.NoError(t, err)
 			require.NotZero(t, tx.Zxid)
@@ -188,8 +189,8 @@ func TestAListThatIsLostBehindATransactionIsAskedForAgain(t *testing.T) {
 				require.Len(t, lists[j], i+1)
 			}
 		}
-		require.Equal(t, len(dirs), srv.Requests()[zktest.OpMulti])
-		srv.Inject(zktest.CloseAfter().Op(zktest.OpGetData).Times(2))
+		require.Equal(t, len(dirs), srv.Requests()[fault.OpMulti])
+		srv.Inject(fault.CloseAfter().Op(fault.OpGetData).Times(2))
 		nodes, err := s.ReadBelow(within(t, soon), "/", []string{"a", "b", "c"}, func(zk.Stat) bool { return true })
 		require.NoError(t, err)
 		for _, n := range nodes {
@@ -205,19 +206,19 @@ func TestATransactionWhoseListsDoNotComeTellsWhatItMade(t *testing.T) {
 		dirs := []string{"/a"}
 		require.NoError(t, srv.Create("/a", nil))
 		s := open(t, srv)
-		srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Once())
+		srv.Inject(fault.CloseAfter().Op(fault.OpMulti).Once())
 		_, _, err := transactAndList(within(t, soon), s, lineCreates(dirs), dirs)
 		require.ErrorIs(t, err, session.ErrUnknownOutcome)
 
-		for _, op := range []zktest.Op{zktest.OpMulti, zktest.OpGetChildren2} {
-			held := srv.Inject(zktest.HoldReply().Op(op))
+		for _, op := range []fault.Op{fault.OpMulti, fault.OpGetChildren2} {
+			held := srv.Inject(fault.HoldReply().Op(op))
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			began := time.Now()
 			tx, _, err := transactAndList(ctx, s, lineCreates(dirs), dirs)
 			cancel()
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, time.Second, time.Since(began))
-			if op == zktest.OpMulti {
+			if op == fault.OpMulti {
 				require.ErrorIs(t, err, session.ErrUnknownOutcome)
 				require.Zero(t, tx.Zxid)
 			} else {

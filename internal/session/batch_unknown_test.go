@@ -11,6 +11,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // A batch of a read and a write: both are sent, the write is carried out, and ctx or the session ends before the replies.
@@ -19,7 +20,7 @@ func TestAWriteBehindAReadInABatchThatIsGivenUpHasAnUnknownOutcome(t *testing.T)
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				s := open(t, srv)
-				srv.Inject(zktest.FreezeReplies())
+				srv.Inject(fault.FreezeReplies())
 				b := s.Batch()
 				b.Exists("/")
 				made := b.Create("/x", nil, session.Persistent, session.WorldACL())

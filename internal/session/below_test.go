@@ -12,6 +12,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Tests of reads of many children, which are made in small batches. (Scenario 50.)
@@ -33,17 +34,17 @@ func whole(zk.Stat) bool { return true }
 func TestReadsOfManyChildrenLeaveRoomForOthers(t *testing.T) {
 	for _, k := range []struct {
 		children, size, most int
-		op                   zktest.Op
+		op                   fault.Op
 	}{
-		{1000, 0, 128, zktest.OpExists},
-		{1000, 10, 128, zktest.OpGetData},
-		{30, 200_000, 5, zktest.OpGetData},
-		{5, 1_000_000, 1, zktest.OpGetData},
+		{1000, 0, 128, fault.OpExists},
+		{1000, 10, 128, fault.OpGetData},
+		{30, 200_000, 5, fault.OpGetData},
+		{5, 1_000_000, 1, fault.OpGetData},
 	} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			names := crowd(t, srv, k.children, make([]byte, k.size))
 			s := open(t, srv)
-			held := srv.Inject(zktest.HoldReply().Op(k.op))
+			held := srv.Inject(fault.HoldReply().Op(k.op))
 			before := srv.Requests()[k.op]
 			done := make(chan error, 3)
 			for range cap(done) {
@@ -74,7 +75,7 @@ func TestDataThatGrowWhileTheyAreReadAreLeftOut(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		names := crowd(t, srv, 3, []byte("small"))
 		s := open(t, srv)
-		srv.Inject(zktest.Delay(time.Second).Op(zktest.OpGetData))
+		srv.Inject(fault.Delay(time.Second).Op(fault.OpGetData))
 		go func() {
 			time.Sleep(time.Second / 2)
 			_ = srv.SetData("/dir/child1", make([]byte, 1_000_000))
@@ -93,7 +94,7 @@ func TestAReaderThatWaitsForOthersEndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		names := crowd(t, srv, 3, nil)
 		s := open(t, srv)
-		held := srv.Inject(zktest.HoldReply().Op(zktest.OpExists))
+		held := srv.Inject(fault.HoldReply().Op(fault.OpExists))
 		defer held.Remove()
 		first := make(chan error, 1)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -124,8 +125,8 @@ func TestABurstOfListsIsBoundedByTheirLength(t *testing.T) {
 		crowd(t, srv, 10_000, nil) // about 140 KB
 		s := open(t, srv)
 		burst := func(most int) {
-			held := srv.Inject(zktest.HoldReply().Op(zktest.OpGetChildren2))
-			before := srv.Requests()[zktest.OpGetChildren2]
+			held := srv.Inject(fault.HoldReply().Op(fault.OpGetChildren2))
+			before := srv.Requests()[fault.OpGetChildren2]
 			done := make(chan error, 40)
 			for range cap(done) {
 				go func() {
@@ -134,7 +135,7 @@ func TestABurstOfListsIsBoundedByTheirLength(t *testing.T) {
 				}()
 			}
 			synctest.Wait()
-			require.LessOrEqual(t, srv.Requests()[zktest.OpGetChildren2]-before, most)
+			require.LessOrEqual(t, srv.Requests()[fault.OpGetChildren2]-before, most)
 			held.Remove()
 			for range cap(done) {
 				require.NoError(t, <-done)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // These tests run in synctest bubbles, which fail when a goroutine is left behind.
@@ -49,19 +50,19 @@ func TestCloseOfAConnectedSessionFreesItsZnodesAtOnce(t *testing.T) {
 // closingStates are the states in which a session may be closed.
 var closingStates = map[string]func(t *testing.T, srv *zktest.Server) *session.Session{
 	"refused": func(t *testing.T, srv *zktest.Server) *session.Session {
-		srv.Inject(zktest.Refuse())
+		srv.Inject(fault.Refuse())
 		return start(t, srv.Dial)
 	},
 	"just begun": func(t *testing.T, srv *zktest.Server) *session.Session { return start(t, srv.Dial) },
 	"handshaking with a silent server": func(t *testing.T, srv *zktest.Server) *session.Session {
-		srv.Inject(zktest.DropRequest().Op(zktest.OpConnect))
+		srv.Inject(fault.DropRequest().Op(fault.OpConnect))
 		s := start(t, srv.Dial)
 		synctest.Wait()
 		require.Equal(t, session.Connecting, s.State())
 		return s
 	},
 	"handshaking over a frozen link": func(t *testing.T, srv *zktest.Server) *session.Session {
-		srv.Inject(zktest.Freeze())
+		srv.Inject(fault.Freeze())
 		s := start(t, srv.Dial)
 		synctest.Wait()
 		return s
@@ -74,36 +75,36 @@ var closingStates = map[string]func(t *testing.T, srv *zktest.Server) *session.S
 		return s
 	},
 	"in the pause before a dial": func(t *testing.T, srv *zktest.Server) *session.Session {
-		srv.Inject(zktest.Refuse())
+		srv.Inject(fault.Refuse())
 		s := start(t, srv.Dial)
 		time.Sleep(3333 * time.Millisecond)
 		return s
 	},
 	"re-attaching to a silent server": func(t *testing.T, srv *zktest.Server) *session.Session {
 		s := open(t, srv)
-		srv.Inject(zktest.DropRequest().Op(zktest.OpConnect))
+		srv.Inject(fault.DropRequest().Op(fault.OpConnect))
 		srv.DropConnections()
 		time.Sleep(100 * time.Millisecond)
 		return s
 	},
 	"frozen": func(t *testing.T, srv *zktest.Server) *session.Session {
 		s := open(t, srv)
-		srv.Inject(zktest.Freeze())
+		srv.Inject(fault.Freeze())
 		return s
 	},
 	"no replies": func(t *testing.T, srv *zktest.Server) *session.Session {
 		s := open(t, srv)
-		srv.Inject(zktest.FreezeReplies())
+		srv.Inject(fault.FreezeReplies())
 		return s
 	},
 	"no requests": func(t *testing.T, srv *zktest.Server) *session.Session {
 		s := open(t, srv)
-		srv.Inject(zktest.FreezeRequests())
+		srv.Inject(fault.FreezeRequests())
 		return s
 	},
 	"with requests that are never answered": func(t *testing.T, srv *zktest.Server) *session.Session {
 		s := open(t, srv)
-		srv.Inject(zktest.Hold().Op(zktest.OpSetData))
+		srv.Inject(fault.Hold().Op(fault.OpSetData))
 		for range 3000 { // more than the driver's queues hold
 			s.Go(func(ctx context.Context) { _, _ = s.Set(ctx, "/", nil, -1) })
 		}
@@ -134,7 +135,7 @@ func TestCloseIsBoundedInEveryState(t *testing.T) {
 				srv.Leader().Up() // if it was down: without a leader sessions last
 				time.Sleep(time.Minute)
 				require.Empty(t, srv.Sessions(), "no session is kept alive by anything")
-				require.Zero(t, srv.Requests()[zktest.OpSetData], "what was held is void")
+				require.Zero(t, srv.Requests()[fault.OpSetData], "what was held is void")
 			})
 		})
 	}
@@ -154,7 +155,7 @@ func TestCloseReachesAServerWhoseRepliesDoNotArrive(t *testing.T) {
 		s := open(t, srv)
 		_, err := s.Create(within(t, soon), "/e", nil, session.Ephemeral, session.WorldACL())
 		require.NoError(t, err)
-		srv.Inject(zktest.FreezeReplies())
+		srv.Inject(fault.FreezeReplies())
 		requireCloses(t, s)
 		require.Empty(t, srv.Sessions(), "the request to end it has arrived, so that nobody has to wait for the timeout")
 	})
@@ -192,7 +193,7 @@ func TestCloseDoesNotWaitForADialerThatTakesItsTime(t *testing.T) {
 
 func TestOpenThatFailsLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		srv.Inject(zktest.DropReply().Op(zktest.OpConnect)) // the server has made a session, and its answer is lost
+		srv.Inject(fault.DropReply().Op(fault.OpConnect)) // the server has made a session, and its answer is lost
 		start := time.Now()
 		_, err := session.Open(within(t, 3*time.Second), srv.Addr(), session.Config{Dial: srv.Dial})
 		require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -12,46 +12,47 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // calls are all operations, each on an existing znode /x. write: one that has been sent may have been carried out.
 var calls = map[string]struct {
-	op    zktest.Op
+	op    fault.Op
 	write bool
 	do    func(ctx context.Context, s *session.Session) error
 }{
-	"create": {zktest.OpCreate, true, func(ctx context.Context, s *session.Session) error {
+	"create": {fault.OpCreate, true, func(ctx context.Context, s *session.Session) error {
 		_, err := s.Create(ctx, "/x/c-", nil, session.EphemeralSequential, everybody)
 		return err
 	}},
-	"create container": {zktest.OpCreateContainer, true, func(ctx context.Context, s *session.Session) error {
+	"create container": {fault.OpCreateContainer, true, func(ctx context.Context, s *session.Session) error {
 		_, err := s.Create(ctx, "/x/box", nil, session.Container, everybody)
 		return err
 	}},
-	"create and list": {zktest.OpCreate, true, func(ctx context.Context, s *session.Session) error {
+	"create and list": {fault.OpCreate, true, func(ctx context.Context, s *session.Session) error {
 		_, _, err := createAndList(ctx, s, "/x/c-", nil, session.EphemeralSequential, everybody)
 		return err
 	}},
-	"create all": {zktest.OpCreate, true, func(ctx context.Context, s *session.Session) error {
+	"create all": {fault.OpCreate, true, func(ctx context.Context, s *session.Session) error {
 		return s.CreateAll(ctx, "/x/all", nil, session.Persistent, everybody)
 	}},
-	"delete": {zktest.OpDelete, true, func(ctx context.Context, s *session.Session) error { return s.Delete(ctx, "/x/d", -1) }},
-	"set":    {zktest.OpSetData, true, func(ctx context.Context, s *session.Session) error { _, err := s.Set(ctx, "/x", nil, -1); return err }},
-	"set ACL": {zktest.OpSetACL, true, func(ctx context.Context, s *session.Session) error {
+	"delete": {fault.OpDelete, true, func(ctx context.Context, s *session.Session) error { return s.Delete(ctx, "/x/d", -1) }},
+	"set":    {fault.OpSetData, true, func(ctx context.Context, s *session.Session) error { _, err := s.Set(ctx, "/x", nil, -1); return err }},
+	"set ACL": {fault.OpSetACL, true, func(ctx context.Context, s *session.Session) error {
 		_, err := s.SetACL(ctx, "/x", everybody, -1)
 		return err
 	}},
-	"multi": {zktest.OpMulti, true, func(ctx context.Context, s *session.Session) error {
+	"multi": {fault.OpMulti, true, func(ctx context.Context, s *session.Session) error {
 		_, err := s.Multi(ctx, session.OpCheck{Path: "/x", Version: -1})
 		return err
 	}},
-	"get":        {zktest.OpGetData, false, func(ctx context.Context, s *session.Session) error { _, _, err := s.Get(ctx, "/x"); return err }},
-	"list":       {zktest.OpGetChildren2, false, func(ctx context.Context, s *session.Session) error { _, _, err := s.List(ctx, "/x"); return err }},
-	"exists":     {zktest.OpExists, false, func(ctx context.Context, s *session.Session) error { _, err := s.Exists(ctx, "/x"); return err }},
-	"exists now": {zktest.OpExists, false, func(ctx context.Context, s *session.Session) error { _, err := existsNow(ctx, s, "/x"); return err }},
-	"ACL":        {zktest.OpGetACL, false, func(ctx context.Context, s *session.Session) error { _, _, err := s.ACL(ctx, "/x"); return err }},
-	"sync":       {zktest.OpSync, false, func(ctx context.Context, s *session.Session) error { return s.Sync(ctx, "/x") }},
-	"watch":      {zktest.OpExists, false, func(ctx context.Context, s *session.Session) error { _, err := s.Watch(ctx, "/x"); return err }},
+	"get":        {fault.OpGetData, false, func(ctx context.Context, s *session.Session) error { _, _, err := s.Get(ctx, "/x"); return err }},
+	"list":       {fault.OpGetChildren2, false, func(ctx context.Context, s *session.Session) error { _, _, err := s.List(ctx, "/x"); return err }},
+	"exists":     {fault.OpExists, false, func(ctx context.Context, s *session.Session) error { _, err := s.Exists(ctx, "/x"); return err }},
+	"exists now": {fault.OpExists, false, func(ctx context.Context, s *session.Session) error { _, err := existsNow(ctx, s, "/x"); return err }},
+	"ACL":        {fault.OpGetACL, false, func(ctx context.Context, s *session.Session) error { _, _, err := s.ACL(ctx, "/x"); return err }},
+	"sync":       {fault.OpSync, false, func(ctx context.Context, s *session.Session) error { return s.Sync(ctx, "/x") }},
+	"watch":      {fault.OpExists, false, func(ctx context.Context, s *session.Session) error { _, err := s.Watch(ctx, "/x"); return err }},
 }
 
 // everyCall runs a test for each operation, with a session in a bubble.
@@ -75,7 +76,7 @@ func TestACallWhoseContextHasEndedSendsNothing(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(errOwn)
 		before := srv.Requests()[calls[name].op]
-		answers := srv.Inject(zktest.Hold().Op(calls[name].op)) // a watch that has just been set is not refused
+		answers := srv.Inject(fault.Hold().Op(calls[name].op)) // a watch that has just been set is not refused
 		err := calls[name].do(ctx, s)
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, errOwn)
@@ -92,7 +93,7 @@ func TestACallWhoseContextHasEndedSendsNothing(t *testing.T) {
 func TestACallWhoseContextEndsInFlightReturnsAtOnce(t *testing.T) {
 	everyCall(t, func(t *testing.T, srv *zktest.Server, s *session.Session, name string) {
 		c := calls[name]
-		fault := srv.Inject(zktest.Hold().Op(c.op))
+		failure := srv.Inject(fault.Hold().Op(c.op))
 		start := time.Now()
 		err := c.do(within(t, time.Second), s)
 		require.Equal(t, time.Second, time.Since(start))
@@ -102,7 +103,7 @@ func TestACallWhoseContextEndsInFlightReturnsAtOnce(t *testing.T) {
 		if name != "watch" {
 			require.ErrorContains(t, err, srv.Addr(), "the message names the server")
 		}
-		fault.Remove()
+		failure.Remove()
 		_, err = s.Exists(within(t, soon), "/x")
 		require.NoError(t, err, "the late reply is nobody's")
 		synctest.Wait()
@@ -114,7 +115,7 @@ func TestACallWhoseContextEndsInFlightReturnsAtOnce(t *testing.T) {
 func TestACallWhoseReplyIsLostWithTheConnection(t *testing.T) {
 	everyCall(t, func(t *testing.T, srv *zktest.Server, s *session.Session, name string) {
 		c := calls[name]
-		srv.Inject(zktest.CloseAfter().Op(c.op).Once())
+		srv.Inject(fault.CloseAfter().Op(c.op).Once())
 		err := c.do(within(t, soon), s)
 		if !c.write || name == "create all" {
 			require.NoError(t, err, "it is sent again")
@@ -127,7 +128,7 @@ func TestACallWhoseReplyIsLostWithTheConnection(t *testing.T) {
 
 func TestACallWithoutAConnectionWaitsAndThenSaysWhichServersWereTried(t *testing.T) {
 	everyCall(t, func(t *testing.T, srv *zktest.Server, s *session.Session, name string) {
-		fault := srv.Inject(zktest.Refuse())
+		failure := srv.Inject(fault.Refuse())
 		srv.DropConnections()
 		synctest.Wait()
 		start := time.Now()
@@ -141,7 +142,7 @@ func TestACallWithoutAConnectionWaitsAndThenSaysWhichServersWereTried(t *testing
 		later := make(chan error, 1)
 		go func() { later <- calls[name].do(within(t, soon), s) }()
 		time.Sleep(time.Second)
-		fault.Remove()
+		failure.Remove()
 		require.NoError(t, <-later, "it waits for the next connection")
 	})
 }
@@ -164,7 +165,7 @@ func TestACallThatWaitsEndsWithTheSession(t *testing.T) {
 func TestACallInFlightEndsWithTheSession(t *testing.T) {
 	everyCall(t, func(t *testing.T, srv *zktest.Server, s *session.Session, name string) {
 		c := calls[name]
-		srv.Inject(zktest.Hold().Op(c.op))
+		srv.Inject(fault.Hold().Op(c.op))
 		ended := make(chan error, 1)
 		go func() { ended <- c.do(context.Background(), s) }()
 		synctest.Wait()
@@ -190,7 +191,7 @@ func TestAWriteThatWaitedForAConnectionAndDidNotGetOneWasNotDone(t *testing.T) {
 
 func TestBeforeTheFirstConnectionACallSaysThatNoServerHasAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		srv.Inject(zktest.DropRequest().Op(zktest.OpConnect))
+		srv.Inject(fault.DropRequest().Op(fault.OpConnect))
 		s := start(t, srv.Dial)
 		_, err := s.Exists(within(t, 100*time.Millisecond), "/")
 		require.ErrorIs(t, err, context.DeadlineExceeded)

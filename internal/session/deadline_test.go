@@ -11,6 +11,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Scenario 53: the end of a lease waits for no mutex. All mutexes of the session and of its connection are held for
@@ -58,7 +59,7 @@ func TestACallOf100000RequestsThatIsGivenUpDoesNotKeepALeaseAlive(t *testing.T) 
 		}
 		ended := make(chan time.Time, 1)
 		go func() { <-s.Done(); ended <- time.Now() }()
-		frozen := srv.Inject(zktest.Freeze())
+		frozen := srv.Inject(fault.Freeze())
 		_, err := listAll(within(t, 300*time.Millisecond), s, paths)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		var late time.Duration
@@ -94,22 +95,22 @@ func TestAliveReadsTheClockAndWaitsForNoTimer(t *testing.T) {
 // Scenario 58: on a connection that carries requests but no replies a close would arrive and end the session early. So a
 // session whose lease is over sends no close; the server ends it at its timeout.
 func TestScenario58_NothingEndsALostSessionBeforeTheTimeThatWasPromised(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{"no reply arrives": zktest.FreezeReplies(),
-		"no reply arrives to what goes through the leader": zktest.HoldReply().Op(zktest.OpMulti)} {
+	for name, failure := range map[string]fault.Fault{"no reply arrives": fault.FreezeReplies(),
+		"no reply arrives to what goes through the leader": fault.HoldReply().Op(fault.OpMulti)} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				s := open(t, srv)
 				retain(t, s, ephemeral(t, s))
 				time.Sleep(time.Minute)
-				srv.Inject(fault)
-				closed := srv.Requests()[zktest.OpCloseSession]
+				srv.Inject(failure)
+				closed := srv.Requests()[fault.OpCloseSession]
 				eventually(t, s.Done(), "the end of the session")
 				promised := s.SafeUntil()
 				require.Equal(t, session.ErrLeaseOver, s.Err())
 				require.NoError(t, s.Close())
 				time.Sleep(time.Until(promised))
 				require.Len(t, srv.Sessions(), 1)
-				require.Equal(t, closed, srv.Requests()[zktest.OpCloseSession])
+				require.Equal(t, closed, srv.Requests()[fault.OpCloseSession])
 				time.Sleep(time.Minute)
 				require.Empty(t, srv.Sessions(), "nothing of ours keeps it alive")
 			})
@@ -134,8 +135,8 @@ func TestScenario59_ALeaseEndsBeforeTheShorterSessionOfAReattachmentWithoutAnAns
 				retain(t, s, ephemeral(t, s))
 				time.Sleep(timeout)
 				at = low
-				srv.Inject(zktest.FreezeReplies().Member(low).Op(zktest.OpConnect))
-				srv.Inject(zktest.Refuse().Member(low).After(1))
+				low.Inject(fault.FreezeReplies().Op(fault.OpConnect))
+				low.Inject(fault.Refuse().After(1))
 				srv.DropConnections()
 				eventually(t, s.Done(), "the end of the session")
 				require.Equal(t, session.ErrLeaseOver, s.Err())
@@ -152,7 +153,7 @@ func TestAHandshakeThatIsRefusedDoesNotShortenTheLease(t *testing.T) {
 		s := open(t, srv, func(c *session.Config) { c.Timeout = 40 * time.Second })
 		retain(t, s, ephemeral(t, s))
 		time.Sleep(time.Minute)
-		away := srv.Inject(zktest.CloseBefore().Op(zktest.OpConnect))
+		away := srv.Inject(fault.CloseBefore().Op(fault.OpConnect))
 		srv.DropConnections()
 		time.Sleep(20 * time.Second)
 		require.NoError(t, s.Err())

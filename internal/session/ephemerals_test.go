@@ -18,6 +18,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // leastRoom is the room for ephemerals of a cramped session.
@@ -201,11 +202,11 @@ func TestACreateOfUnknownOutcomeKeepsItsRoomUntilItIsFoundOut(t *testing.T) {
 			s := open(t, srv)
 			ctx := within(t, soon)
 			lose := func(path string) {
-				fault := zktest.CloseBefore()
+				failure := fault.CloseBefore()
 				if carriedOut {
-					fault = zktest.CloseAfter()
+					failure = fault.CloseAfter()
 				}
-				srv.Inject(fault.Op(zktest.OpCreate).Path(path + "*").Once())
+				srv.Inject(failure.Op(fault.OpCreate).Path(path + "*").Once())
 			}
 			lose("/line-")
 			_, err := s.Create(ctx, "/line-", nil, session.EphemeralSequential, everybody)
@@ -238,7 +239,7 @@ func TestACreateOfUnknownOutcomeKeepsItsRoomUntilItIsFoundOut(t *testing.T) {
 func TestAnAnswerOfAServerInTroubleSaysNothingAboutTheCreate(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
-		srv.Inject(zktest.Answer(-1).Op(zktest.OpCreate).Once()) // ZooKeeper's "system error"
+		srv.Inject(fault.Answer(-1).Op(fault.OpCreate).Once()) // ZooKeeper's "system error"
 		_, err := s.Create(within(t, soon), "/n-", nil, session.EphemeralSequential, everybody)
 		require.Error(t, err)
 		require.NotZero(t, s.EphemeralBytes())
@@ -258,8 +259,8 @@ func TestNoFewerEphemeralZnodesAreCountedThanStand(t *testing.T) {
 			known := map[string]bool{}
 			for step := range 400 {
 				if r.IntN(10) == 0 {
-					faults := []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore(), zktest.Answer(zktest.CodeNoAuth)}
-					srv.Inject(faults[r.IntN(3)].Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti).Once())
+					faults := []fault.Fault{fault.CloseAfter(), fault.CloseBefore(), fault.Answer(fault.CodeNoAuth)}
+					srv.Inject(faults[r.IntN(3)].Op(fault.OpCreate, fault.OpDelete, fault.OpMulti).Once())
 				}
 				numbered := fmt.Sprintf("/%s-%d-", strings.Repeat("n", r.IntN(200)), step)
 				exact := fmt.Sprintf("/exact-%d", r.IntN(10))

@@ -7,32 +7,32 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/session"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // A server refuses a multi that makes an ephemeral znode as a whole on a local session, for example.
 func TestAGroupThatIsRefusedAsAWholeCostsEachMemberItsOwnRequest(t *testing.T) {
 	withLocks(t, 4, func(t *testing.T, l *lockers) {
-		l.srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpMulti))
+		l.srv.Inject(fault.Answer(fault.CodeNoAuth).Op(fault.OpMulti))
 		for i, e := range l.enterAll(t.Context(), dirs(4)...) {
 			l.requireEntered(e, dir(i))
 		}
-		require.NotZero(t, l.at(zktest.OpMulti))
+		require.NotZero(t, l.at(fault.OpMulti))
 	})
 }
 
 func TestAServerInTroubleSaysSoToEachMember(t *testing.T) {
 	for _, inside := range []bool{false, true} {
 		withLocks(t, 3, func(t *testing.T, l *lockers) {
-			answer := zktest.Answer
+			answer := fault.Answer
 			if inside {
-				answer = zktest.AnswerInside
+				answer = fault.AnswerInside
 			}
-			l.srv.Inject(answer(zktest.CodeMarshallingError).Op(zktest.OpMulti).Once())
+			l.srv.Inject(answer(fault.CodeMarshallingError).Op(fault.OpMulti).Once())
 			for _, e := range l.enterAll(t.Context(), dirs(3)...) {
 				require.ErrorContains(t, e.err, "can't read the request")
 			}
-			l.srv.Inject(answer(zktest.CodeMarshallingError).Op(zktest.OpMulti).Once())
+			l.srv.Inject(answer(fault.CodeMarshallingError).Op(fault.OpMulti).Once())
 			require.ErrorContains(t, l.leave(t.Context(), "/d0/x", "/d1/x"), "can't read the request", "and to who is alone")
 		})
 	}
@@ -40,7 +40,7 @@ func TestAServerInTroubleSaysSoToEachMember(t *testing.T) {
 
 func TestAGroupThatHearsThatTheSessionMovedGoesOnTheNextConnection(t *testing.T) {
 	withLocks(t, 4, func(t *testing.T, l *lockers) {
-		l.srv.Inject(zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti).Once())
+		l.srv.Inject(fault.AnswerInside(fault.CodeSessionMoved).Op(fault.OpMulti).Once())
 		for i, e := range l.enterAll(t.Context(), dirs(4)...) {
 			l.requireEntered(e, dir(i))
 			require.Len(t, l.srv.Children(dir(i)), 1)
@@ -50,7 +50,7 @@ func TestAGroupThatHearsThatTheSessionMovedGoesOnTheNextConnection(t *testing.T)
 
 func TestAGroupThatHearsThatTheSessionIsOverEndsIt(t *testing.T) {
 	withLocks(t, 3, func(t *testing.T, l *lockers) {
-		l.srv.Inject(zktest.AnswerInside(zktest.CodeSessionExpired).Op(zktest.OpMulti).Once())
+		l.srv.Inject(fault.AnswerInside(fault.CodeSessionExpired).Op(fault.OpMulti).Once())
 		for _, e := range l.enterAll(t.Context(), dirs(3)...) {
 			require.ErrorIs(t, e.err, session.ErrExpired)
 		}
@@ -68,7 +68,7 @@ func TestAReplyToAGroupThatCanNotBeReadGivesUpTheConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withLocks(t, 3, func(t *testing.T, l *lockers) {
-				l.srv.Inject(zktest.Garble(garble).Op(zktest.OpMulti).Once())
+				l.srv.Inject(fault.Garble(garble).Op(fault.OpMulti).Once())
 				for _, e := range l.enterAll(t.Context(), dirs(3)...) {
 					require.ErrorIs(t, e.err, session.ErrGarbled)
 					require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
@@ -81,7 +81,7 @@ func TestAReplyToAGroupThatCanNotBeReadGivesUpTheConnection(t *testing.T) {
 
 func TestAReadBehindAGroupWhoseReplyCanNotBeReadIsSentAgain(t *testing.T) {
 	withLocks(t, 2, func(t *testing.T, l *lockers) {
-		l.srv.Inject(zktest.Garble(func(b []byte) []byte { return b[:len(b)-9] }).Op(zktest.OpMulti).Once())
+		l.srv.Inject(fault.Garble(func(b []byte) []byte { return b[:len(b)-9] }).Op(fault.OpMulti).Once())
 		var left [2]error
 		var readErr error
 		l.together(

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // gate holds back all writes while it is shut, so that the requests made meanwhile wait to be written at the same moment.
@@ -60,7 +61,7 @@ type lockers struct {
 	t    *testing.T
 	srv  *zktest.Server
 	gate *gate
-	base map[zktest.Op]int
+	base map[fault.Op]int
 }
 
 // withLocks runs fn with such a session, and the directories /d0 to /d(dirs−1), under simulated time.
@@ -86,7 +87,7 @@ func withLocks(t *testing.T, dirs int, fn func(t *testing.T, l *lockers), opts .
 func dir(i int) string { return fmt.Sprintf("/d%d", i) }
 
 // at returns how many requests of a type the server has been sent since withLocks began.
-func (l *lockers) at(op zktest.Op) int { return l.srv.Requests()[op] - l.base[op] }
+func (l *lockers) at(op fault.Op) int { return l.srv.Requests()[op] - l.base[op] }
 
 // together runs each call in its own goroutine, started in order, so that their first requests are written at the same moment:
 // one more request, which is sent first, makes them wait. It returns a function that waits for the calls.

@@ -19,6 +19,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Many calls make and delete contenders at once. Contexts end and connections break at any moment; some directories are
@@ -55,8 +56,8 @@ func newCrush(t *testing.T, srv *zktest.Server, seed uint64) *crush {
 
 func (c *crush) run() {
 	locktest.Load{Server: c.srv, Seed: c.seed, Callers: 40, Turns: 6, Skip: 3, Every: 50 * time.Millisecond, Drop: 3,
-		Faults: []zktest.Fault{zktest.CloseAfter().Op(zktest.OpMulti), zktest.CloseBefore().Op(zktest.OpMulti),
-			zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti)},
+		Faults: []fault.Fault{fault.CloseAfter().Op(fault.OpMulti), fault.CloseBefore().Op(fault.OpMulti),
+			fault.AnswerInside(fault.CodeSessionMoved).Op(fault.OpMulti)},
 	}.Run(func(rnd *rand.Rand, caller, turn int) { c.step(rnd, fmt.Sprintf("%d-%d-", caller, turn)) })
 	c.settle()
 }
@@ -230,5 +231,5 @@ func (c *crush) settle() {
 	}
 	require.Empty(c.t, left)
 	require.Zero(c.t, c.EphemeralBytes())
-	require.NotZero(c.t, c.srv.Requests()[zktest.OpMulti])
+	require.NotZero(c.t, c.srv.Requests()[fault.OpMulti])
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/session"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestWritesOfDifferentCallsThatWaitToBeWrittenLeaveAsOneTransaction(t *testing.T) {
@@ -18,10 +18,10 @@ func TestWritesOfDifferentCallsThatWaitToBeWrittenLeaveAsOneTransaction(t *testi
 			l.requireEntered(e, dir(i))
 			require.Equal(t, all[0].Czxid, e.Czxid)
 		}
-		require.Equal(t, 1, l.at(zktest.OpMulti))
-		require.Zero(t, l.at(zktest.OpCreate))
-		require.Equal(t, 1, l.at(zktest.OpMultiRead), "each directory was listed, all at once")
-		require.Zero(t, l.at(zktest.OpGetChildren2))
+		require.Equal(t, 1, l.at(fault.OpMulti))
+		require.Zero(t, l.at(fault.OpCreate))
+		require.Equal(t, 1, l.at(fault.OpMultiRead), "each directory was listed, all at once")
+		require.Zero(t, l.at(fault.OpGetChildren2))
 		used := l.EphemeralBytes()
 		require.Positive(t, used)
 
@@ -30,8 +30,8 @@ func TestWritesOfDifferentCallsThatWaitToBeWrittenLeaveAsOneTransaction(t *testi
 			calls = append(calls, func() { require.NoError(t, l.leave(t.Context(), e.Path)) })
 		}
 		l.together(calls...)()
-		require.Equal(t, 2, l.at(zktest.OpMulti))
-		require.Zero(t, l.at(zktest.OpDelete))
+		require.Equal(t, 2, l.at(fault.OpMulti))
+		require.Zero(t, l.at(fault.OpDelete))
 		require.Zero(t, l.EphemeralBytes())
 	})
 }
@@ -49,8 +49,8 @@ func TestTheProgramsOwnWritesAreInNoGroup(t *testing.T) {
 		l.together(own(0), func() { e[0] = l.enter(t.Context(), dir(1)) }, own(2), func() { e[1] = l.enter(t.Context(), dir(3)) })()
 		l.requireEntered(e[0], dir(1))
 		l.requireEntered(e[1], dir(3))
-		require.Equal(t, 1, l.at(zktest.OpMulti), "that of the locks")
-		require.Equal(t, 2, l.at(zktest.OpCreate), "the program's")
+		require.Equal(t, 1, l.at(fault.OpMulti), "that of the locks")
+		require.Equal(t, 2, l.at(fault.OpCreate), "the program's")
 	})
 }
 
@@ -72,8 +72,8 @@ func TestARefusedMemberOfAGroupCostsTheOthersOneMoreTry(t *testing.T) {
 					l.requireEntered(e, dir(i))
 				}
 				// After the refusal most creates are sent again in one transaction; one whose list was answered late is sent later.
-				require.LessOrEqual(t, l.at(zktest.OpMulti)+l.at(zktest.OpCreate), 1+7)
-				require.GreaterOrEqual(t, l.at(zktest.OpMulti)+l.at(zktest.OpCreate), 1+1)
+				require.LessOrEqual(t, l.at(fault.OpMulti)+l.at(fault.OpCreate), 1+7)
+				require.GreaterOrEqual(t, l.at(fault.OpMulti)+l.at(fault.OpCreate), 1+1)
 			})
 		})
 	}
@@ -98,7 +98,7 @@ func TestWritesThatDependOnEachOtherAreInNoGroup(t *testing.T) {
 		)()
 		require.NoError(t, twice[0])
 		require.ErrorIs(t, twice[1], zk.ErrNoNode)
-		require.Zero(t, l.at(zktest.OpMulti))
+		require.Zero(t, l.at(fault.OpMulti))
 	})
 }
 
@@ -144,7 +144,7 @@ func TestATransactionOfACallStaysWholeInAGroup(t *testing.T) {
 		l.requireEntered(e[1], dir(5))
 		require.Empty(t, l.srv.Children(dir(4)))
 		require.Len(t, l.srv.Children(dir(5)), 1)
-		require.Contains(t, []int{1, 2}, l.at(zktest.OpCreate),
+		require.Contains(t, []int{1, 2}, l.at(fault.OpCreate),
 			"of whom a member would have met in its directory, and perhaps of whose list was answered late")
 	})
 }
@@ -160,7 +160,7 @@ func TestAGroupIsBounded(t *testing.T) {
 		for zxid, n := range sizes {
 			require.LessOrEqual(t, n, 100, "zxid %d", zxid)
 		}
-		require.Equal(t, 3, l.at(zktest.OpMulti))
+		require.Equal(t, 3, l.at(fault.OpMulti))
 	})
 }
 
@@ -188,7 +188,7 @@ func TestTheResultsOfAGroupAreThoseOfItsMembersWhateverTheyDo(t *testing.T) {
 			_, ok := l.srv.Node(p)
 			require.False(t, ok, p)
 		}
-		require.Equal(t, 2, l.at(zktest.OpMulti))
+		require.Equal(t, 2, l.at(fault.OpMulti))
 	})
 }
 
@@ -207,9 +207,9 @@ func TestLocksThatHaveNoDirectoryYetAreRefusedTogether(t *testing.T) {
 			}
 			l.requireEntered(e, where[i])
 		}
-		groups, alone := l.at(zktest.OpMulti), l.at(zktest.OpCreate)
+		groups, alone := l.at(fault.OpMulti), l.at(fault.OpCreate)
 		require.Contains(t, []int{2, 3}, groups+alone, "one was refused, and one or two made what there are directories for")
-		require.LessOrEqual(t, l.at(zktest.OpMultiRead)+l.at(zktest.OpGetChildren2), 1+2, "one list of all, and again those of the two")
+		require.LessOrEqual(t, l.at(fault.OpMultiRead)+l.at(fault.OpGetChildren2), 1+2, "one list of all, and again those of the two")
 
 		var calls []func()
 		for i := range 50 {
@@ -218,7 +218,7 @@ func TestLocksThatHaveNoDirectoryYetAreRefusedTogether(t *testing.T) {
 			})
 		}
 		l.together(calls...)()
-		require.Equal(t, groups+1, l.at(zktest.OpMulti), "so are the directories")
-		require.Equal(t, alone, l.at(zktest.OpCreate))
+		require.Equal(t, groups+1, l.at(fault.OpMulti), "so are the directories")
+		require.Equal(t, alone, l.at(fault.OpCreate))
 	})
 }

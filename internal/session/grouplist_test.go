@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/session"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestListsOfDifferentCallsThatWaitToBeWrittenAreReadTogether(t *testing.T) {
@@ -20,8 +20,8 @@ func TestListsOfDifferentCallsThatWaitToBeWrittenAreReadTogether(t *testing.T) {
 			l.requireEntered(e, dir(i))
 			require.Len(t, e.names, 1, "it is this directory's list")
 		}
-		require.Zero(t, l.at(zktest.OpGetChildren2))
-		require.Equal(t, 2, l.at(zktest.OpMultiRead), "a hundred, and the rest")
+		require.Zero(t, l.at(fault.OpGetChildren2))
+		require.Equal(t, 2, l.at(fault.OpMultiRead), "a hundred, and the rest")
 	})
 }
 
@@ -40,14 +40,14 @@ func TestOneRefusedListCostsTheOthersNothing(t *testing.T) {
 			}
 			l.requireEntered(e, where[i])
 		}
-		require.Equal(t, 1, l.at(zktest.OpMultiRead))
-		require.Zero(t, l.at(zktest.OpGetChildren2))
+		require.Equal(t, 1, l.at(fault.OpMultiRead))
+		require.Zero(t, l.at(fault.OpGetChildren2))
 	})
 }
 
 func TestAServerInTroubleSaysSoToEachList(t *testing.T) {
 	withLocks(t, 3, func(t *testing.T, l *lockers) {
-		l.srv.Inject(zktest.Answer(zktest.CodeMarshallingError).Op(zktest.OpMultiRead).Once())
+		l.srv.Inject(fault.Answer(fault.CodeMarshallingError).Op(fault.OpMultiRead).Once())
 		for i, e := range l.enterAll(t.Context(), dirs(3)...) {
 			require.NoError(t, e.err, i)
 			require.Error(t, e.listErr)
@@ -56,7 +56,7 @@ func TestAServerInTroubleSaysSoToEachList(t *testing.T) {
 		for i, e := range l.enterAll(t.Context(), dirs(3)...) {
 			l.requireEntered(e, dir(i))
 		}
-		require.Equal(t, 2, l.at(zktest.OpMultiRead))
+		require.Equal(t, 2, l.at(fault.OpMultiRead))
 	})
 }
 
@@ -72,11 +72,11 @@ func TestAReplyToListsThatCanNotBeReadCostsEachOneMoreTry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withLocks(t, 3, func(t *testing.T, l *lockers) {
-				l.srv.Inject(zktest.Garble(garble).Op(zktest.OpMultiRead).Once())
+				l.srv.Inject(fault.Garble(garble).Op(fault.OpMultiRead).Once())
 				for i, e := range l.enterAll(t.Context(), dirs(3)...) {
 					l.requireEntered(e, dir(i))
 				}
-				require.Equal(t, 3, l.at(zktest.OpGetChildren2), "each by itself")
+				require.Equal(t, 3, l.at(fault.OpGetChildren2), "each by itself")
 			})
 		})
 	}
@@ -84,7 +84,7 @@ func TestAReplyToListsThatCanNotBeReadCostsEachOneMoreTry(t *testing.T) {
 
 func TestListsWhoseReplyIsLostAreReadAgain(t *testing.T) {
 	withLocks(t, 5, func(t *testing.T, l *lockers) {
-		l.srv.Inject(zktest.CloseAfter().Op(zktest.OpMultiRead).Once())
+		l.srv.Inject(fault.CloseAfter().Op(fault.OpMultiRead).Once())
 		for i, e := range l.enterAll(t.Context(), dirs(5)...) {
 			l.requireEntered(e, dir(i))
 		}
@@ -94,8 +94,8 @@ func TestListsWhoseReplyIsLostAreReadAgain(t *testing.T) {
 func TestAReplyToListsThatIsTooLongCostsEachOneMoreTry(t *testing.T) {
 	withLocks(t, 3, func(t *testing.T, l *lockers) {
 		longer := func(b []byte) []byte { return append(b, make([]byte, session.MaxFrame)...) }
-		l.srv.Inject(zktest.Garble(longer).Op(zktest.OpMultiRead).Once())
-		l.srv.Inject(zktest.Garble(longer).Op(zktest.OpGetChildren2).Path(dir(1)))
+		l.srv.Inject(fault.Garble(longer).Op(fault.OpMultiRead).Once())
+		l.srv.Inject(fault.Garble(longer).Op(fault.OpGetChildren2).Path(dir(1)))
 		for range 2 {
 			for i, e := range l.enterAll(t.Context(), dirs(3)...) {
 				require.NoError(t, e.err)
@@ -106,15 +106,15 @@ func TestAReplyToListsThatIsTooLongCostsEachOneMoreTry(t *testing.T) {
 				l.requireEntered(e, dir(i))
 			}
 		}
-		require.Equal(t, 1, l.at(zktest.OpMultiRead), "then that one, known to be long, parts the others")
-		require.Equal(t, 3+3, l.at(zktest.OpGetChildren2))
+		require.Equal(t, 1, l.at(fault.OpMultiRead), "then that one, known to be long, parts the others")
+		require.Equal(t, 3+3, l.at(fault.OpGetChildren2))
 		require.Equal(t, session.Connected, l.State())
 	})
 }
 
 func TestWhoGivesUpWhileListsAreReadTogetherLeavesTheOthersTheirs(t *testing.T) {
 	withLocks(t, 3, func(t *testing.T, l *lockers) {
-		held := l.srv.Inject(zktest.Hold().Op(zktest.OpMultiRead).Once())
+		held := l.srv.Inject(fault.Hold().Op(fault.OpMultiRead).Once())
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		all := make([]entered, 3)

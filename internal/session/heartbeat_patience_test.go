@@ -12,21 +12,22 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // writes are the requests that a follower passes on to its leader.
-var writes = []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpSetData, zktest.OpMulti, zktest.OpSync}
+var writes = []fault.Op{fault.OpCreate, fault.OpDelete, fault.OpSetData, fault.OpMulti, fault.OpSync}
 
 // Scenario 56: a handshake that takes longer than a sixth of the timeout, on every server, as after an ensemble's restart.
 func TestAServerWhoseHandshakesAreSlowIsWaitedFor(t *testing.T) {
 	for _, slow := range []time.Duration{2 * time.Second, 4 * time.Second} {
 		t.Run(slow.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				srv.Inject(zktest.DelayReply(slow).Op(zktest.OpConnect))
+				srv.Inject(fault.DelayReply(slow).Op(fault.OpConnect))
 				began := time.Now()
 				s := openAt(t, "a:1,b:1,c:1", func(c *session.Config) { c.Dial = srv.Dial })
-				t.Logf("connected after %v, %d attempts", time.Since(began), srv.Requests()[zktest.OpConnect])
-				require.Less(t, srv.Requests()[zktest.OpConnect], 11, "attempts, each of which may leave a session behind")
+				t.Logf("connected after %v, %d attempts", time.Since(began), srv.Requests()[fault.OpConnect])
+				require.Less(t, srv.Requests()[fault.OpConnect], 11, "attempts, each of which may leave a session behind")
 				_, err := s.Create(within(t, soon), "/x", nil, session.Ephemeral, everybody)
 				require.NoError(t, err)
 			})
@@ -61,8 +62,8 @@ func TestAHolderGetsBackThroughASlowHandshake(t *testing.T) {
 		ctx := within(t, time.Hour)
 		defer retain(t, s, ephemeral(t, s)).Release()
 		time.Sleep(5 * time.Second)
-		srv.Inject(zktest.DelayReply(2 * time.Second).Op(zktest.OpConnect))
-		srv.Inject(zktest.CloseBefore().Op(zktest.OpExists).Once())
+		srv.Inject(fault.DelayReply(2 * time.Second).Op(fault.OpConnect))
+		srv.Inject(fault.CloseBefore().Op(fault.OpExists).Once())
 		_, err := s.Exists(ctx, "/")
 		require.NoError(t, err)
 		time.Sleep(30 * time.Second)
@@ -78,10 +79,10 @@ func TestWritesThatAreSlowEverywhereAreWaitedFor(t *testing.T) {
 		ctx := within(t, time.Hour)
 		defer retain(t, s, ephemeral(t, s)).Release()
 		time.Sleep(3 * time.Second)
-		srv.Inject(zktest.DelayReply(3 * time.Second).Op(writes...))
+		srv.Inject(fault.DelayReply(3 * time.Second).Op(writes...))
 		time.Sleep(5 * time.Minute)
 		require.NoError(t, s.Err(), "the hold lasts")
-		t.Logf("%d connections in five minutes", srv.Requests()[zktest.OpConnect])
+		t.Logf("%d connections in five minutes", srv.Requests()[fault.OpConnect])
 
 		began := time.Now()
 		_, err := s.Create(ctx, "/x", nil, session.Ephemeral, everybody)
@@ -95,7 +96,7 @@ func TestPatienceGrowsWithSilenceAndEndsWithAPromptAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		ctx := within(t, time.Hour)
-		slow := srv.Inject(zktest.DelayReply(4 * time.Second).Op(writes...))
+		slow := srv.Inject(fault.DelayReply(4 * time.Second).Op(writes...))
 		var unknown int
 		for {
 			err := s.Delete(ctx, "/x", -1)
@@ -109,7 +110,7 @@ func TestPatienceGrowsWithSilenceAndEndsWithAPromptAnswer(t *testing.T) {
 		slow.Remove()
 		require.ErrorContains(t, s.Delete(ctx, "/x", -1), "node does not exist")
 
-		freeze := srv.Inject(zktest.FreezeReplies())
+		freeze := srv.Inject(fault.FreezeReplies())
 		began := time.Now()
 		require.ErrorIs(t, s.Delete(ctx, "/x", -1), session.ErrUnknownOutcome)
 		require.InDelta(t, float64(session.Patience(10*time.Second)), float64(time.Since(began)), float64(200*time.Millisecond))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestASessionThatHoldsNothingAsksTheLeaderNothing(t *testing.T) {
@@ -19,10 +20,10 @@ func TestASessionThatHoldsNothingAsksTheLeaderNothing(t *testing.T) {
 		s := open(t, srv)
 		time.Sleep(time.Hour)
 		n := srv.Requests()
-		require.Zero(t, n[zktest.OpMulti])
-		require.InDelta(t, 2160, n[zktest.OpPing], 30, "a ping every sixth of 10 s")
-		delete(n, zktest.OpPing)
-		delete(n, zktest.OpConnect)
+		require.Zero(t, n[fault.OpMulti])
+		require.InDelta(t, 2160, n[fault.OpPing], 30, "a ping every sixth of 10 s")
+		delete(n, fault.OpPing)
+		delete(n, fault.OpConnect)
 		require.Empty(t, n)
 		require.NoError(t, s.Alive())
 	})
@@ -39,20 +40,20 @@ func TestOneHeartbeatServesASessionHoweverManyHoldIt(t *testing.T) {
 			}
 			time.Sleep(1000 * time.Second) // a hundred timeouts
 			n := srv.Requests()
-			require.InDelta(t, 500, n[zktest.OpMulti], 50, "%d holders: five a timeout", holders)
-			require.InDelta(t, 1700, n[zktest.OpPing], 300, "%d holders: a ping every twentieth of a timeout in between", holders)
+			require.InDelta(t, 500, n[fault.OpMulti], 50, "%d holders: five a timeout", holders)
+			require.InDelta(t, 1700, n[fault.OpPing], 300, "%d holders: a ping every twentieth of a timeout in between", holders)
 
 			for _, r := range held[1:] {
 				r.Release()
 				r.Release() // which does no harm
 			}
 			time.Sleep(100 * time.Second)
-			require.InDelta(t, 550, srv.Requests()[zktest.OpMulti], 55, "one of %d holders is left", holders)
+			require.InDelta(t, 550, srv.Requests()[fault.OpMulti], 55, "one of %d holders is left", holders)
 			held[0].Release()
 			time.Sleep(time.Second)
-			before := srv.Requests()[zktest.OpMulti]
+			before := srv.Requests()[fault.OpMulti]
 			time.Sleep(time.Hour)
-			require.Equal(t, before, srv.Requests()[zktest.OpMulti], "nobody holds")
+			require.Equal(t, before, srv.Requests()[fault.OpMulti], "nobody holds")
 		})
 	}
 }
@@ -65,7 +66,7 @@ func TestAShortHoldCostsNoHeartbeat(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			r.Release()
 		}
-		require.Zero(t, srv.Requests()[zktest.OpMulti])
+		require.Zero(t, srv.Requests()[fault.OpMulti])
 	})
 }
 
@@ -99,7 +100,7 @@ func TestRetainAfterAnIdleHourHasAFreshLeaseInOneRoundTrip(t *testing.T) {
 		retain(t, s, node)
 		require.Zero(t, time.Since(start))
 		require.Greater(t, time.Until(s.SafeUntil()), s.Timeout()/8)
-		require.Equal(t, 1, srv.Requests()[zktest.OpMulti])
+		require.Equal(t, 1, srv.Requests()[fault.OpMulti])
 		require.NoError(t, s.Err())
 		time.Sleep(time.Minute)
 		require.NoError(t, s.Err())
@@ -111,7 +112,7 @@ func TestRetainAfterAWriteCostsNothing(t *testing.T) {
 		s := open(t, srv)
 		time.Sleep(time.Hour)
 		retain(t, s, ephemeral(t, s))
-		require.Zero(t, srv.Requests()[zktest.OpMulti])
+		require.Zero(t, srv.Requests()[fault.OpMulti])
 	})
 }
 
@@ -120,7 +121,7 @@ func TestRetainReturnsWhenItsContextOrTheSessionEnds(t *testing.T) {
 		s := open(t, srv)
 		node := ephemeral(t, s)
 		time.Sleep(time.Hour)
-		srv.Inject(zktest.Hold().Op(zktest.OpMulti))
+		srv.Inject(fault.Hold().Op(fault.OpMulti))
 		start := time.Now()
 		_, err := s.Retain(within(t, time.Second), node)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -138,8 +139,8 @@ func TestRetainReturnsWhenItsContextOrTheSessionEnds(t *testing.T) {
 }
 
 func TestTheLeaseIsOverBeforeTheServersPatienceIs(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{
-		"nothing passes": zktest.Freeze(), "no reply arrives": zktest.FreezeReplies(), "no request arrives": zktest.FreezeRequests(),
+	for name, failure := range map[string]fault.Fault{
+		"nothing passes": fault.Freeze(), "no reply arrives": fault.FreezeReplies(), "no request arrives": fault.FreezeRequests(),
 	} {
 		for _, timeout := range []time.Duration{4 * time.Second, 10 * time.Second, 40 * time.Second} {
 			t.Run(name+" "+timeout.String(), func(t *testing.T) {
@@ -151,8 +152,8 @@ func TestTheLeaseIsOverBeforeTheServersPatienceIs(t *testing.T) {
 						retain(t, s, "/e")
 						time.Sleep(timeout + rand.N(timeout))
 						promised := s.SafeUntil()
-						srv.Inject(fault)
-						srv.Inject(zktest.DropRequest().Op(zktest.OpCloseSession)) // it closes a session that it gives up, if the close arrives
+						srv.Inject(failure)
+						srv.Inject(fault.DropRequest().Op(fault.OpCloseSession)) // it closes a session that it gives up, if the close arrives
 						start := time.Now()
 						<-s.Done()
 						require.Equal(t, session.ErrLeaseOver, s.Err())
@@ -176,7 +177,7 @@ func TestAnIdleSessionIsOverWhenNothingIsHeardForItsTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		time.Sleep(time.Hour)
-		srv.Inject(zktest.Freeze())
+		srv.Inject(fault.Freeze())
 		start := time.Now()
 		<-s.Done()
 		require.Equal(t, session.ErrLeaseOver, s.Err())
@@ -195,10 +196,10 @@ func TestASlowAnswerDoesNotProlongTheLease(t *testing.T) {
 				if held {
 					retain(t, s, ephemeral(t, s))
 				}
-				srv.Inject(zktest.DelayReply(2 * time.Second))
+				srv.Inject(fault.DelayReply(2 * time.Second))
 				time.Sleep(time.Minute + time.Duration(phase)*300*time.Millisecond)
 				require.NoError(t, s.Err())
-				srv.Inject(zktest.FreezeRequests())
+				srv.Inject(fault.FreezeRequests())
 				start := time.Now()
 				<-s.Done()
 				require.Equal(t, session.ErrLeaseOver, s.Err())
@@ -214,7 +215,7 @@ func TestAnAcknowledgementCountsFromItsOwnArrival(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		time.Sleep(time.Minute)
-		srv.Inject(zktest.DelayReply(1900 * time.Millisecond)) // a tick is 2 s
+		srv.Inject(fault.DelayReply(1900 * time.Millisecond)) // a tick is 2 s
 		asked := time.Now()
 		_, err := s.Exists(within(t, time.Minute), "/")
 		require.NoError(t, err)
@@ -227,11 +228,11 @@ func TestAnAcknowledgementCountsFromItsOwnArrival(t *testing.T) {
 // Servers answer credentials without touching the session, so the ensemble counts from the handshake.
 func TestAnAnswerToCredentialsDoesNotProlongTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		srv.Inject(zktest.DelayReply(time.Second).Op(zktest.OpConnect).Once())
+		srv.Inject(fault.DelayReply(time.Second).Op(fault.OpConnect).Once())
 		start := time.Now()
 		s := open(t, srv, func(c *session.Config) { c.Auth = []session.Auth{{Scheme: "digest", Credential: []byte("u:p")}} })
 		require.Equal(t, time.Second, time.Since(start), "the handshake's answer was slow")
-		srv.Inject(zktest.Freeze())
+		srv.Inject(fault.Freeze())
 		<-s.Done()
 		require.Equal(t, session.ErrLeaseOver, s.Err())
 		require.Less(t, time.Since(start), s.Timeout())
@@ -277,7 +278,7 @@ func TestASessionMovesAwayFromAServerThatHangs(t *testing.T) {
 					time.Sleep(timeout + rand.N(timeout))
 					info, ok := srv.Session(s.ID())
 					require.True(t, ok)
-					srv.Inject(zktest.Freeze().Member(info.Member)) // accepts, and says nothing
+					info.Member.Inject(fault.Freeze()) // accepts, and says nothing
 					time.Sleep(10 * timeout)
 					require.NoError(t, s.Err(), "the other server is healthy")
 					require.Equal(t, session.Connected, s.State())
@@ -290,11 +291,11 @@ func TestASessionMovesAwayFromAServerThatHangs(t *testing.T) {
 func TestALinkThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
-		srv.Inject(zktest.Hold().Op(zktest.OpGetData).Once()) // and everything after it
+		srv.Inject(fault.Hold().Op(fault.OpGetData).Once()) // and everything after it
 		start := time.Now()
 		_, _, err := s.Get(within(t, soon), "/") // answered on the next connection
 		require.NoError(t, err)
 		require.InDelta(t, session.Patience(10*time.Second), time.Since(start), float64(time.Second))
-		require.Equal(t, 2, srv.Requests()[zktest.OpConnect])
+		require.Equal(t, 2, srv.Requests()[fault.OpConnect])
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestMultiDoesEverything(t *testing.T) {
@@ -126,18 +127,18 @@ func TestAMultiWithANilOperationIsRefusedBeforeItIsSent(t *testing.T) {
 	srv := zktest.Run(t)
 	_, err := open(t, srv).Multi(within(t, soon), session.OpCreate{Path: "/made", ACL: everybody}, nil)
 	require.EqualError(t, err, "session: multi: an operation is nil")
-	require.Zero(t, srv.Requests()[zktest.OpMulti])
+	require.Zero(t, srv.Requests()[fault.OpMulti])
 }
 
 func TestAMultiWithALostReplyHasAnUnknownOutcome(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
-		srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Once())
+		srv.Inject(fault.CloseAfter().Op(fault.OpMulti).Once())
 		_, err := s.Multi(within(t, soon), session.OpCreate{Path: "/x", ACL: everybody})
 		require.ErrorIs(t, err, session.ErrUnknownOutcome)
 		_, there := srv.Node("/x")
 		require.True(t, there, "it was carried out")
-		srv.Inject(zktest.CloseBefore().Op(zktest.OpMulti).Once())
+		srv.Inject(fault.CloseBefore().Op(fault.OpMulti).Once())
 		_, err = s.Multi(within(t, soon), session.OpCreate{Path: "/y", ACL: everybody})
 		require.ErrorIs(t, err, session.ErrUnknownOutcome)
 		_, there = srv.Node("/y")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestCreateAllMakesWhatIsMissingAndLeavesWhatIsThere(t *testing.T) {
@@ -100,7 +101,7 @@ func TestCreateAllGoesOnAfterALostReply(t *testing.T) {
 	for n := range 6 {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := open(t, srv)
-			srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Nth(n))
+			srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Nth(n))
 			require.NoError(t, s.CreateAll(within(t, soon), "/a/b/c", nil, session.Persistent, everybody))
 			_, there := srv.Node("/a/b/c")
 			require.True(t, there)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestASessionFindsOutTheTickBeforeItsFirstHandshake(t *testing.T) {
@@ -33,15 +34,15 @@ func TestASessionFindsOutTheTickBeforeItsFirstHandshake(t *testing.T) {
 				if c.given > 0 {
 					probes = 0
 				}
-				require.Equal(t, 1+probes, srv.Requests()[zktest.OpConnect])
+				require.Equal(t, 1+probes, srv.Requests()[fault.OpConnect])
 				retain(t, s, ephemeral(t, s))
 				for range 5 {
 					srv.DropConnections()
 					time.Sleep(time.Second)
 					require.NoError(t, s.Err())
 				}
-				require.Equal(t, 6+probes, srv.Requests()[zktest.OpConnect], "it asks once")
-				require.Equal(t, probes, srv.Requests()[zktest.OpCloseSession])
+				require.Equal(t, 6+probes, srv.Requests()[fault.OpConnect], "it asks once")
+				require.Equal(t, probes, srv.Requests()[fault.OpCloseSession])
 			}, c.opts...)
 		})
 	}
@@ -49,19 +50,19 @@ func TestASessionFindsOutTheTickBeforeItsFirstHandshake(t *testing.T) {
 
 // Nothing that happens to the first handshakes keeps the session from finding out the tick, and from its own handshake.
 func TestAFaultWhileTheTickIsFoundOutDelaysTheSession(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{
-		"refused":                zktest.Refuse(),
-		"closed, and not heard":  zktest.CloseBefore().Op(zktest.OpConnect),
-		"closed, and heard":      zktest.CloseAfter().Op(zktest.OpConnect),
-		"no answer":              zktest.DropReply().Op(zktest.OpConnect),
-		"frozen":                 zktest.Freeze(),
-		"the end not answered":   zktest.DropReply().Op(zktest.OpCloseSession),
-		"the end not heard":      zktest.DropRequest().Op(zktest.OpCloseSession),
-		"closed instead of that": zktest.CloseBefore().Op(zktest.OpCloseSession),
+	for name, failure := range map[string]fault.Fault{
+		"refused":                fault.Refuse(),
+		"closed, and not heard":  fault.CloseBefore().Op(fault.OpConnect),
+		"closed, and heard":      fault.CloseAfter().Op(fault.OpConnect),
+		"no answer":              fault.DropReply().Op(fault.OpConnect),
+		"frozen":                 fault.Freeze(),
+		"the end not answered":   fault.DropReply().Op(fault.OpCloseSession),
+		"the end not heard":      fault.DropRequest().Op(fault.OpCloseSession),
+		"closed instead of that": fault.CloseBefore().Op(fault.OpCloseSession),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				struck := srv.Inject(fault)
+				struck := srv.Inject(failure)
 				s, err := session.Start(srv.Addr(), session.Config{Dial: srv.Dial})
 				require.NoError(t, err)
 				defer s.Close()
@@ -80,7 +81,7 @@ func TestAFaultWhileTheTickIsFoundOutDelaysTheSession(t *testing.T) {
 
 func TestCloseDoesNotWaitForAServerThatDoesNotTellItsTick(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		srv.Inject(zktest.Freeze())
+		srv.Inject(fault.Freeze())
 		s, err := session.Start(srv.Addr(), session.Config{Dial: srv.Dial})
 		require.NoError(t, err)
 		time.Sleep(100 * time.Millisecond)

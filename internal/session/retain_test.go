@@ -10,6 +10,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // If the leader refuses a heartbeat because it is closing the session, or because the session has moved, the code is inside a
@@ -19,7 +20,7 @@ func TestAHeartbeatThatSaysExpiredInsideEndsTheSessionAndConfirmsNothing(t *test
 		s := open(t, srv)
 		retain(t, s, ephemeral(t, s))
 		time.Sleep(time.Minute)
-		refused := srv.Inject(zktest.AnswerInside(zktest.CodeSessionExpired).Op(zktest.OpMulti))
+		refused := srv.Inject(fault.AnswerInside(fault.CodeSessionExpired).Op(fault.OpMulti))
 		before := s.SafeUntil()
 		eventually(t, s.Done(), "the end of the session")
 		require.Equal(t, 1, refused.Hits(), "the first ends it")
@@ -33,14 +34,14 @@ func TestAHeartbeatThatSaysMovedInsideConfirmsNothingAndCostsTheConnection(t *te
 		s := open(t, srv)
 		retain(t, s, ephemeral(t, s))
 		time.Sleep(time.Minute)
-		refused := srv.Inject(zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti).Once())
-		connects := srv.Requests()[zktest.OpConnect]
+		refused := srv.Inject(fault.AnswerInside(fault.CodeSessionMoved).Op(fault.OpMulti).Once())
+		connects := srv.Requests()[fault.OpConnect]
 		require.NoError(t, refused.Wait(within(t, soon), 1))
 		time.Sleep(time.Second)
-		require.Equal(t, connects+1, srv.Requests()[zktest.OpConnect])
+		require.Equal(t, connects+1, srv.Requests()[fault.OpConnect])
 		require.NoError(t, s.Err())
 
-		srv.Inject(zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti))
+		srv.Inject(fault.AnswerInside(fault.CodeSessionMoved).Op(fault.OpMulti))
 		eventually(t, s.Done(), "the end of the session")
 		require.Equal(t, session.ErrLeaseOver, s.Err(), "as long as nothing else is heard the lease is not confirmed")
 		require.Len(t, srv.Sessions(), 1)
@@ -54,7 +55,7 @@ func TestCodesOfTheSessionInsideAnyMultiAreOfTheSession(t *testing.T) {
 	t.Run("expired", func(t *testing.T) {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := open(t, srv)
-			srv.Inject(zktest.AnswerInside(zktest.CodeSessionExpired).Op(zktest.OpMulti))
+			srv.Inject(fault.AnswerInside(fault.CodeSessionExpired).Op(fault.OpMulti))
 			_, err := s.Multi(within(t, soon), create, check)
 			require.ErrorIs(t, err, session.ErrExpired)
 			require.NotErrorIs(t, err, session.ErrUnknownOutcome, "the server says that nothing was done")
@@ -64,10 +65,10 @@ func TestCodesOfTheSessionInsideAnyMultiAreOfTheSession(t *testing.T) {
 	t.Run("moved", func(t *testing.T) {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := open(t, srv)
-			srv.Inject(zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti).Once())
+			srv.Inject(fault.AnswerInside(fault.CodeSessionMoved).Op(fault.OpMulti).Once())
 			_, err := s.Multi(within(t, soon), create, check)
 			require.NoError(t, err, "made on the next connection")
-			require.Equal(t, 2, srv.Requests()[zktest.OpConnect])
+			require.Equal(t, 2, srv.Requests()[fault.OpConnect])
 			_, there := srv.Node("/n")
 			require.True(t, there)
 		})
@@ -99,7 +100,7 @@ func TestHeartbeatsCheckTheZnodesThatAreHeld(t *testing.T) {
 		var checks []*zktest.Injection
 		for _, node := range nodes {
 			retain(t, s, node)
-			checks = append(checks, srv.Inject(zktest.Delay(0).Op(zktest.OpMulti).Path(node)))
+			checks = append(checks, srv.Inject(fault.Delay(0).Op(fault.OpMulti).Path(node)))
 		}
 		time.Sleep(30 * s.Timeout())
 		total := 0
@@ -107,7 +108,7 @@ func TestHeartbeatsCheckTheZnodesThatAreHeld(t *testing.T) {
 			require.InDelta(t, 50, in.Hits(), 6)
 			total += in.Hits()
 		}
-		require.Equal(t, srv.Requests()[zktest.OpMulti], total, "and nothing else")
+		require.Equal(t, srv.Requests()[fault.OpMulti], total, "and nothing else")
 		require.InDelta(t, 150, total, 15, "one every fifth of the timeout")
 	})
 }
@@ -119,7 +120,7 @@ func TestHeartbeatsCheckEveryZnodeOfAHoldOfSeveral(t *testing.T) {
 		nodes := []string{ephemeral(t, s), ephemeral(t, s), ephemeral(t, s)}
 		var checks []*zktest.Injection
 		for _, node := range nodes {
-			checks = append(checks, srv.Inject(zktest.Delay(0).Op(zktest.OpMulti).Path(node)))
+			checks = append(checks, srv.Inject(fault.Delay(0).Op(fault.OpMulti).Path(node)))
 		}
 		r, err := s.Retain(within(t, soon), nodes...)
 		require.NoError(t, err)
@@ -127,7 +128,7 @@ func TestHeartbeatsCheckEveryZnodeOfAHoldOfSeveral(t *testing.T) {
 		for _, in := range checks {
 			require.InDelta(t, 50, in.Hits(), 6)
 		}
-		require.InDelta(t, 150, srv.Requests()[zktest.OpMulti], 15, "one every fifth of the timeout")
+		require.InDelta(t, 150, srv.Requests()[fault.OpMulti], 15, "one every fifth of the timeout")
 
 		told := make(chan string, 2)
 		r.OnMissing(func(node string) { told <- node })
@@ -188,8 +189,8 @@ func TestRetainOfAZnodeThatIsNotThereIsRefused(t *testing.T) {
 		time.Sleep(time.Hour) // so that it has to ask
 		_, err := s.Retain(within(t, soon), "/nothing")
 		require.ErrorIs(t, err, zk.ErrNoNode)
-		require.Zero(t, srv.Requests()[zktest.OpCreate])
+		require.Zero(t, srv.Requests()[fault.OpCreate])
 		time.Sleep(time.Hour)
-		require.Equal(t, 1, srv.Requests()[zktest.OpMulti], "it is not retained")
+		require.Equal(t, 1, srv.Requests()[fault.OpMulti], "it is not retained")
 	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Scenario 52: a request beyond the server's limit is refused before it leaves, by its encoded size, to the byte.
@@ -251,7 +252,7 @@ func TestACallOfManyRequestsEndsWithItsContext(t *testing.T) {
 	for i := range paths {
 		paths[i] = "/x"
 	}
-	hold := srv.Inject(zktest.HoldReply().Op(zktest.OpGetChildren2).After(1000))
+	hold := srv.Inject(fault.HoldReply().Op(fault.OpGetChildren2).After(1000))
 	// If each request that is given up is searched for in a list of 100,000, this takes seven seconds.
 	const bound = 2 * time.Second
 	late := time.Hour

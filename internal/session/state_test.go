@@ -15,6 +15,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // diary is an OnState that records the changes.
@@ -218,7 +219,7 @@ func TestOneSessionHasOneConnAndNeverASecondSession(t *testing.T) {
 func TestAnExpiredSessionOnALiveConnectionEndsAtTheNextAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
-		srv.Inject(zktest.Answer(zktest.CodeSessionExpired).Op(zktest.OpSetData))
+		srv.Inject(fault.Answer(fault.CodeSessionExpired).Op(fault.OpSetData))
 		_, err := s.Set(within(t, soon), "/x", nil, -1)
 		require.ErrorIs(t, err, session.ErrExpired)
 		require.Equal(t, session.ErrExpired, s.Err())

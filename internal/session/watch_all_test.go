@@ -16,6 +16,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func watchAll(t *testing.T, s *session.Session, paths ...string) []*session.Watch {
@@ -67,8 +68,8 @@ func TestWatchAllIsOneRequestForThoseThatNoCallerWatches(t *testing.T) {
 		first := watchAll(t, s, "/a", "/b")
 		second := watchAll(t, s, "/c", "/b", "/a")
 		third := watchAll(t, s, "/a", "/b", "/c")
-		require.Equal(t, 2, srv.Requests()[zktest.OpSetWatches])
-		require.Zero(t, srv.Requests()[zktest.OpExists])
+		require.Equal(t, 2, srv.Requests()[fault.OpSetWatches])
+		require.Zero(t, srv.Requests()[fault.OpExists])
 		require.Equal(t, 3, srv.WatchCount())
 		require.NoError(t, srv.Delete("/b"))
 		synctest.Wait()
@@ -91,7 +92,7 @@ func TestWatchAllOfMoreThanOneRequestMayHold(t *testing.T) {
 			require.NoError(t, srv.Create(paths[i], nil))
 		}
 		ws := watchAll(t, s, paths...)
-		require.Greater(t, srv.Requests()[zktest.OpSetWatches], 3)
+		require.Greater(t, srv.Requests()[fault.OpSetWatches], 3)
 		require.Equal(t, len(paths), srv.WatchCount())
 		for i, w := range ws {
 			require.True(t, w.Exists)
@@ -105,12 +106,12 @@ func TestWatchAllThatIsGivenUpLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/x", nil))
 		s := open(t, srv)
-		fault := srv.Inject(zktest.HoldReply().Op(zktest.OpSetWatches))
+		failure := srv.Inject(fault.HoldReply().Op(fault.OpSetWatches))
 		_, err := s.WatchAll(within(t, time.Second), "/x", "/gone")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		fault.Remove()
+		failure.Remove()
 		requireNoWatches(t, srv, s)
-		refused := srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpSetWatches))
+		refused := srv.Inject(fault.Answer(fault.CodeNoAuth).Op(fault.OpSetWatches))
 		_, err = s.WatchAll(within(t, time.Second), "/x", "/gone")
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		refused.Remove()
@@ -122,7 +123,7 @@ func TestWatchAllThatIsGivenUpLeavesNothing(t *testing.T) {
 func TestAWatchThatJoinsAWatchAllOfAZnodeThatIsGoneHearsOfItsCreation(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
-		hold := srv.Inject(zktest.Hold().Op(zktest.OpSetWatches))
+		hold := srv.Inject(fault.Hold().Op(fault.OpSetWatches))
 		s.Go(func(ctx context.Context) { _, _ = s.WatchAll(ctx, "/x") })
 		synctest.Wait()
 		got := make(chan *session.Watch, 1)
@@ -226,7 +227,7 @@ func TestWatchAllAsksInTheOrderOfItsPaths(t *testing.T) {
 				return recorder{conn, &wrote}, err
 			}
 		})
-		srv.Inject(zktest.CloseBefore().Op(zktest.OpSetWatches).Once())
+		srv.Inject(fault.CloseBefore().Op(fault.OpSetWatches).Once())
 		watchAll(t, s, "/own", "/before")
 		wrote.mu.Lock()
 		defer wrote.mu.Unlock()
@@ -249,7 +250,7 @@ func TestACreationIsToldTogetherWithTheDeletionOfTheSameTransaction(t *testing.T
 				s := open(t, srv)
 				ws, created, err := s.WatchAllAndCreation(within(t, soon), "/word", "/own", "/other")
 				require.NoError(t, err)
-				require.Equal(t, 1, srv.Requests()[zktest.OpSetWatches])
+				require.Equal(t, 1, srv.Requests()[fault.OpSetWatches])
 				require.False(t, created.Exists)
 				srv.DropConnections() // a watch that has been set stays
 				time.Sleep(time.Second)
@@ -323,8 +324,8 @@ func TestACreationThatWasAskedForWithoutAConnectionIsWatchedOnTheNext(t *testing
 		synctest.Wait()
 		srv.Leader().Up()
 		w := <-got
-		require.Equal(t, 1, srv.Requests()[zktest.OpSetWatches])
-		require.Zero(t, srv.Requests()[zktest.OpExists])
+		require.Equal(t, 1, srv.Requests()[fault.OpSetWatches])
+		require.Zero(t, srv.Requests()[fault.OpExists])
 		require.NoError(t, srv.Create("/word", nil))
 		synctest.Wait()
 		require.True(t, fired(w.created))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestAWatchSurvivesReconnections(t *testing.T) {
@@ -77,7 +78,7 @@ func TestThousandsOfWatchesSurviveAReconnection(t *testing.T) {
 		srv.DropConnections()
 		time.Sleep(2 * time.Second)
 		require.Equal(t, n, srv.WatchCount())
-		require.Greater(t, srv.Requests()[zktest.OpSetWatches], 2)
+		require.Greater(t, srv.Requests()[fault.OpSetWatches], 2)
 		for i, w := range ws {
 			require.False(t, fired(w))
 			if i%2 == 0 {
@@ -124,7 +125,7 @@ func TestAWatchThatIsGivenUpWithoutAConnectionLeavesNothing(t *testing.T) {
 		require.Zero(t, s.WatchedPaths(), "nobody waits for these")
 		srv.Leader().Up()
 		time.Sleep(time.Second)
-		require.Zero(t, srv.Requests()[zktest.OpExists], "and nobody asks for them")
+		require.Zero(t, srv.Requests()[fault.OpExists], "and nobody asks for them")
 		require.NoError(t, s.Close())
 		_, err := s.Watch(within(t, soon), "/x")
 		require.ErrorIs(t, err, session.ErrClosed)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // A Watch finds no znode and waits for its creation. A WatchAll of the same path, which waits for the znode's deletion, must not
@@ -16,7 +17,7 @@ import (
 func TestWatchAllOfAZnodeThatAWatchHasFoundMissingTellsThatItIsGone(t *testing.T) {
 	for name, first := range map[string]func(srv *zktest.Server) *zktest.Injection{
 		"after the answer":  func(*zktest.Server) *zktest.Injection { return nil },
-		"before the answer": func(srv *zktest.Server) *zktest.Injection { return srv.Inject(zktest.HoldReply().Op(zktest.OpExists)) },
+		"before the answer": func(srv *zktest.Server) *zktest.Injection { return srv.Inject(fault.HoldReply().Op(fault.OpExists)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func fired(w *session.Watch) bool {
@@ -51,7 +52,7 @@ func TestAHundredWaitersShareOneWatch(t *testing.T) {
 			require.True(t, w.Exists)
 			ws = append(ws, w)
 		}
-		require.Equal(t, 1, srv.Requests()[zktest.OpExists])
+		require.Equal(t, 1, srv.Requests()[fault.OpExists])
 		require.Equal(t, 1, srv.WatchCount())
 		require.NoError(t, srv.Delete("/x"))
 		synctest.Wait()
@@ -62,7 +63,7 @@ func TestAHundredWaitersShareOneWatch(t *testing.T) {
 			w.Close()
 		}
 		require.Equal(t, 1, srv.Notifications())
-		require.Zero(t, srv.Requests()[zktest.OpRemoveWatches], "what has fired needs no taking away")
+		require.Zero(t, srv.Requests()[fault.OpRemoveWatches], "what has fired needs no taking away")
 		requireNoWatches(t, srv, s)
 	})
 }
@@ -71,7 +72,7 @@ func TestWaitersThatAskAtOnceShareOneRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/x", nil))
 		s := open(t, srv)
-		fault := srv.Inject(zktest.HoldReply().Op(zktest.OpExists))
+		failure := srv.Inject(fault.HoldReply().Op(fault.OpExists))
 		ws := make(chan *session.Watch, 50)
 		for range 50 {
 			s.Go(func(ctx context.Context) {
@@ -81,11 +82,11 @@ func TestWaitersThatAskAtOnceShareOneRequest(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		fault.Remove()
+		failure.Remove()
 		for range 50 {
 			(<-ws).Close()
 		}
-		require.Equal(t, 1, srv.Requests()[zktest.OpExists])
+		require.Equal(t, 1, srv.Requests()[fault.OpExists])
 		requireNoWatches(t, srv, s)
 	})
 }
@@ -101,7 +102,7 @@ func TestTheLastCloseTakesTheWatchAwayAtTheServer(t *testing.T) {
 		require.Equal(t, 1, srv.WatchCount(), "somebody still waits")
 		second.Close()
 		requireNoWatches(t, srv, s)
-		require.Equal(t, 1, srv.Requests()[zktest.OpRemoveWatches])
+		require.Equal(t, 1, srv.Requests()[fault.OpRemoveWatches])
 		require.NoError(t, srv.Delete("/x"))
 		synctest.Wait()
 		require.False(t, fired(first) || fired(second), "closed watches don't fire")
@@ -113,11 +114,11 @@ func TestAWatchWhoseContextEndsBeforeItIsSetIsTakenAway(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/x", nil))
 		s := open(t, srv)
-		fault := srv.Inject(zktest.HoldReply().Op(zktest.OpExists))
+		failure := srv.Inject(fault.HoldReply().Op(fault.OpExists))
 		_, err := s.Watch(within(t, time.Second), "/x")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "waiting for the watch to be set")
-		fault.Remove()
+		failure.Remove()
 		requireNoWatches(t, srv, s)
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 var bothVersions = []zktest.Version{zktest.Version38, zktest.Version39}
@@ -34,7 +35,7 @@ func TestScenario77_NoEventOfATransactionIsLostWhenTheConnectionBreaksBetweenThe
 				bubble(t, func(t *testing.T, srv *zktest.Server) {
 					s, other := open(t, srv), open(t, srv)
 					ws := watchLists(t, srv, s)
-					srv.Inject(zktest.CloseAfter().Op(zktest.OpNotify).Session(s.ID()).After(told).Once())
+					srv.Inject(fault.CloseAfter().Op(fault.OpNotify).Session(s.ID()).After(told).Once())
 					var ops []session.Op
 					for _, dir := range []string{"/a", "/b", "/c"} {
 						ops = append(ops, session.OpCreate{Path: dir + "/child", ACL: session.WorldACL()})
@@ -55,12 +56,12 @@ func TestScenario77_NoEventOfATransactionIsLostWhenTheConnectionBreaksBetweenThe
 // answered, and the connection breaks again.
 func TestScenario77_NoEventIsLostWhenARequestOvertakesTheWatchesAndTheConnectionBreaksAgain(t *testing.T) {
 	for _, version := range bothVersions {
-		for name, urgent := range map[string]zktest.Op{"heartbeat": zktest.OpMulti, "sync": zktest.OpSync} {
+		for name, urgent := range map[string]fault.Op{"heartbeat": fault.OpMulti, "sync": fault.OpSync} {
 			t.Run(fmt.Sprint(version, " ", name), func(t *testing.T) {
 				bubble(t, func(t *testing.T, srv *zktest.Server) {
 					s := open(t, srv)
 					ws := watchLists(t, srv, s)
-					if urgent == zktest.OpMulti {
+					if urgent == fault.OpMulti {
 						made, err := s.Create(t.Context(), "/held", nil, session.Ephemeral, session.WorldACL())
 						require.NoError(t, err)
 						retain(t, s, made.Path)
@@ -74,13 +75,13 @@ func TestScenario77_NoEventIsLostWhenARequestOvertakesTheWatchesAndTheConnection
 					synctest.Wait()
 					require.NoError(t, srv.Create("/a/child", nil))
 					require.NoError(t, srv.Create("/b/child", nil))
-					held := srv.Inject(zktest.Hold().Op(zktest.OpSetWatches).Session(s.ID()))
+					held := srv.Inject(fault.Hold().Op(fault.OpSetWatches).Session(s.ID()))
 					before := srv.Requests()[urgent]
 					srv.Leader().Up()
 					time.Sleep(500 * time.Millisecond)
 					require.EqualValues(t, 1, held.Hits())
 					overtaken := srv.Requests()[urgent] > before
-					require.True(t, overtaken || urgent == zktest.OpSync && version == zktest.Version39)
+					require.True(t, overtaken || urgent == fault.OpSync && version == zktest.Version39)
 					srv.DropConnections()
 					held.Remove()
 					time.Sleep(8 * time.Second)

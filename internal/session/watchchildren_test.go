@@ -12,6 +12,7 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Watches on the list of a znode's children.
@@ -95,9 +96,9 @@ func TestAWatchOfChildrenFiresWhenItsZnodeIsDeleted(t *testing.T) {
 // another caller stays and fires.
 func TestAWatchOfChildrenWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
 	for _, others := range []string{"nobody", "before", "behind", "afterwards"} {
-		for name, fault := range map[string]zktest.Fault{
-			"request": zktest.Hold().Op(zktest.OpGetChildren2), "reply": zktest.HoldReply().Op(zktest.OpGetChildren2),
-			"broken": zktest.CloseAfter().Op(zktest.OpGetChildren2).Once(),
+		for name, failure := range map[string]fault.Fault{
+			"request": fault.Hold().Op(fault.OpGetChildren2), "reply": fault.HoldReply().Op(fault.OpGetChildren2),
+			"broken": fault.CloseAfter().Op(fault.OpGetChildren2).Once(),
 		} {
 			t.Run(others+", "+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -107,7 +108,7 @@ func TestAWatchOfChildrenWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
 					if others == "before" {
 						other, _ = lineWatch(t, s)
 					}
-					in := srv.Inject(fault)
+					in := srv.Inject(failure)
 					ctx, cancel := context.WithCancel(context.Background())
 					var all sync.WaitGroup
 					all.Go(func() {

@@ -10,22 +10,23 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestEveryCodeOfAServersIsSaidInWords(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
-		for _, code := range []zktest.Code{-1, -2, -3, -4, -5, -6, -7, -8, -12, -13, -14, -100, -101, -102, -103, -108, -110,
+		for _, code := range []fault.Code{-1, -2, -3, -4, -5, -6, -7, -8, -12, -13, -14, -100, -101, -102, -103, -108, -110,
 			-111, -113, -114, -119, -120, -121, -122, -123, -125, -127} {
-			srv.Inject(zktest.Answer(code).Op(zktest.OpExists).Once())
+			srv.Inject(fault.Answer(code).Op(fault.OpExists).Once())
 			_, err := s.Exists(within(t, soon), "/x")
 			require.Error(t, err)
 			require.NotContains(t, err.Error(), "code", "%d", code)
 		}
-		srv.Inject(zktest.Answer(-125).Op(zktest.OpCreate).Once())
+		srv.Inject(fault.Answer(-125).Op(fault.OpCreate).Once())
 		_, err := s.Create(within(t, soon), "/x", nil, session.Persistent, everybody)
 		require.ErrorContains(t, err, "quota exceeded")
-		srv.Inject(zktest.Answer(-999).Op(zktest.OpExists).Once())
+		srv.Inject(fault.Answer(-999).Op(fault.OpExists).Once())
 		_, err = s.Exists(within(t, soon), "/x")
 		require.ErrorContains(t, err, "server's error code -999")
 	})
@@ -35,7 +36,7 @@ func TestEveryCodeOfAServersIsSaidInWords(t *testing.T) {
 func TestEnforcedAuthenticationIsTheEndOfTheSessionAndSaid(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
-		srv.Inject(zktest.Answer(-124))
+		srv.Inject(fault.Answer(-124))
 		_, err := s.Exists(within(t, soon), "/x")
 		require.ErrorIs(t, err, session.ErrAuth)
 		require.ErrorContains(t, err, "enforces authentication")
@@ -93,7 +94,7 @@ func TestReadsBehindAReconnectAreNotOlderThanAnEvent(t *testing.T) {
 				require.NoError(t, srv.SetData("/data", []byte("new"))) // the holder before us writes,
 				require.NoError(t, srv.Delete("/lock"))                 // and releases
 				eventually(t, w.Fired(), "the event")
-				syncs := srv.Requests()[zktest.OpSync]
+				syncs := srv.Requests()[fault.OpSync]
 				behind = true
 				srv.Leader().DropConnections()
 				data, _, err := s.Get(ctx, "/data")
@@ -102,12 +103,12 @@ func TestReadsBehindAReconnectAreNotOlderThanAnEvent(t *testing.T) {
 				}
 				require.NoError(t, err)
 				require.Equal(t, "new", string(data))
-				require.Equal(t, syncs+1, srv.Requests()[zktest.OpSync])
+				require.Equal(t, syncs+1, srv.Requests()[fault.OpSync])
 
 				srv.DropConnections()
 				_, _, err = s.Get(ctx, "/data")
 				require.NoError(t, err)
-				require.Equal(t, syncs+1, srv.Requests()[zktest.OpSync], "a reply has told the zxid: no other sync")
+				require.Equal(t, syncs+1, srv.Requests()[fault.OpSync], "a reply has told the zxid: no other sync")
 			}, zktest.WithVersion(version))
 		})
 	}

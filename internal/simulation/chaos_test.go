@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // chaos causes random faults, and repairs each of them after a while.
@@ -78,14 +78,14 @@ func (c *chaos) begin(name string, mend func()) {
 }
 
 // inject begins a fault of the server.
-func (c *chaos) inject(name string, f zktest.Fault) {
+func (c *chaos) inject(name string, f fault.Fault) {
 	in := c.w.srv.Inject(f)
 	c.begin(name, in.Remove)
 }
 
 // struck are the operations that faults hit.
-var struck = []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpMulti, zktest.OpGetChildren2, zktest.OpExists,
-	zktest.OpSync, zktest.OpSetData, zktest.OpConnect, zktest.OpNotify, zktest.OpSetWatches, zktest.OpCreate2}
+var struck = []fault.Op{fault.OpCreate, fault.OpDelete, fault.OpMulti, fault.OpGetChildren2, fault.OpExists,
+	fault.OpSync, fault.OpSetData, fault.OpConnect, fault.OpNotify, fault.OpSetWatches, fault.OpCreate2}
 
 // strike begins one fault.
 func (c *chaos) strike() {
@@ -105,17 +105,17 @@ func (c *chaos) strike() {
 	}
 	switch {
 	case pick < 8:
-		c.inject("cut "+who, zktest.Freeze().Session(victim.ID))
+		c.inject("cut "+who, fault.Freeze().Session(victim.ID))
 	case pick < 15:
-		c.inject("one direction is cut: no replies to "+who, zktest.FreezeReplies().Session(victim.ID))
+		c.inject("one direction is cut: no replies to "+who, fault.FreezeReplies().Session(victim.ID))
 	case pick < 22:
-		c.inject("one direction is cut: no requests from "+who, zktest.FreezeRequests().Session(victim.ID))
+		c.inject("one direction is cut: no requests from "+who, fault.FreezeRequests().Session(victim.ID))
 	case pick < 24:
 		w.note("fault", "member %d drops its connections", member)
 		m.DropConnections()
 	case pick < 27:
 		w.note("fault", "member %d drops its connections, and again before it has set their watches", member)
-		held := w.srv.Inject(zktest.Hold().Op(zktest.OpSetWatches))
+		held := w.srv.Inject(fault.Hold().Op(fault.OpSetWatches))
 		m.DropConnections()
 		c.begin("watches are not set", func() {
 			m.DropConnections()
@@ -123,22 +123,22 @@ func (c *chaos) strike() {
 		})
 	case pick < 41:
 		w.note("fault", "the connection ends instead of the reply to the next %v", op)
-		w.srv.Inject(zktest.CloseAfter().Op(op).After(c.rnd.IntN(3)).Once())
-	case pick < 49 && op != zktest.OpNotify:
+		w.srv.Inject(fault.CloseAfter().Op(op).After(c.rnd.IntN(3)).Once())
+	case pick < 49 && op != fault.OpNotify:
 		w.note("fault", "the connection ends instead of the next %v", op)
-		w.srv.Inject(zktest.CloseBefore().Op(op).After(c.rnd.IntN(3)).Once())
+		w.srv.Inject(fault.CloseBefore().Op(op).After(c.rnd.IntN(3)).Once())
 	case pick < 52:
 		w.note("fault", "the reply to the next %v is truncated", op)
-		w.srv.Inject(zktest.Truncate(c.rnd.IntN(40)).Op(op).Once())
+		w.srv.Inject(fault.Truncate(c.rnd.IntN(40)).Op(op).Once())
 	case pick < 55:
 		w.note("fault", "the reply to the next %v is late", op)
-		w.srv.Inject(zktest.DelayReply(c.last()).Op(op).Once())
-	case pick < 60 && w.garbles && op != zktest.OpConnect:
+		w.srv.Inject(fault.DelayReply(c.last()).Op(op).Once())
+	case pick < 60 && w.garbles && op != fault.OpConnect:
 		w.note("fault", "only the reply to the next %v is lost", op)
-		w.srv.Inject(zktest.DropReply().Op(op).Once())
-	case pick < 63 && w.garbles && op != zktest.OpNotify && op != zktest.OpConnect:
+		w.srv.Inject(fault.DropReply().Op(op).Once())
+	case pick < 63 && w.garbles && op != fault.OpNotify && op != fault.OpConnect:
 		w.note("fault", "only the next %v is lost", op)
-		w.srv.Inject(zktest.DropRequest().Op(op).Once())
+		w.srv.Inject(fault.DropRequest().Op(op).Once())
 	case pick < 67:
 		m.Down()
 		c.begin("member is down", m.Up)
@@ -150,7 +150,7 @@ func (c *chaos) strike() {
 		m.CutOff()
 		c.begin("member is cut off from the leader", m.Heal)
 	case pick < 84:
-		c.inject("the servers refuse connections", zktest.Refuse())
+		c.inject("the servers refuse connections", fault.Refuse())
 	case pick < 88:
 		w.note("fault", "the session of %s is ended by force", who)
 		w.oracle.expire(victim)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // expire ends a session by force.
@@ -19,7 +20,7 @@ func (o *oracle) expire(s zktest.Session) {
 		o.forced[node] = true
 	}
 	o.mu.Unlock()
-	if err := o.w.srv.Expire(s.ID); err != nil && !errors.Is(err, zktest.CodeUnknownSession) {
+	if err := o.w.srv.Expire(s.ID); err != nil && !errors.Is(err, fault.CodeUnknownSession) {
 		o.w.violated("expire: %v", err)
 	}
 }
@@ -47,7 +48,7 @@ func (o *oracle) remove(dir string, rnd *rand.Rand) {
 	switch err := o.w.srv.Delete(dir + "/" + name); {
 	case err == nil:
 		o.removed(dir, name, node.Stat.Czxid)
-	case !errors.Is(err, zktest.CodeNoNode):
+	case !errors.Is(err, fault.CodeNoNode):
 		o.w.violated("delete: %v", err)
 	}
 }

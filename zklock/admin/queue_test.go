@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/admin"
-	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Tests of Queue, ReadLine and Evict.
@@ -92,7 +92,7 @@ func TestQueueShowsForeignClientsAndWhatTheirNamesTell(t *testing.T) {
 		s.Plant(other, dir+"/not-a-contender")
 		_, err := other.Create(s.Context(), dir+"/x-lock-0000000003", []byte("secret"), session.Ephemeral, zk.WorldACL(zk.PermWrite|zk.PermDelete))
 		require.NoError(s, err)
-		s.Server.Inject(zktest.Answer(zktest.CodeNoNode).Op(zktest.OpGetData).Path(dir + "/_c_1-*")) // deleted since the list
+		s.Server.Inject(fault.Answer(fault.CodeNoNode).Op(fault.OpGetData).Path(dir + "/_c_1-*")) // deleted since the list
 		line, err := locktest.Queue(s.Context(), c.Client, dir)
 		require.NoError(s, err)
 		require.Len(s, line, 3)
@@ -115,7 +115,7 @@ func TestQueueOfADirectoryThatGoesMeanwhile(t *testing.T) {
 		c := s.Client()
 		_, h, err := c.Semaphore("/s", 2).Acquire(s.Context(), 1)
 		require.NoError(s, err)
-		s.Server.Inject(zktest.Answer(zktest.CodeNoNode).Op(zktest.OpGetData).Path("/s"))
+		s.Server.Inject(fault.Answer(fault.CodeNoNode).Op(fault.OpGetData).Path("/s"))
 		line, err := locktest.Queue(s.Context(), c.Client, "/s")
 		require.NoError(s, err)
 		require.Empty(s, line)
@@ -165,7 +165,7 @@ func TestBreakWhoseReplyIsLostSaysThatItMayHaveBeenDone(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, operator := s.Dir("/l"), s.Client(), s.Client()
 		h := s.Lock(a.Mutex(dir))
-		s.Server.Inject(zktest.CloseAfter().Op(zktest.OpDelete).Session(operator.SessionID()).Once())
+		s.Server.Inject(fault.CloseAfter().Op(fault.OpDelete).Session(operator.SessionID()).Once())
 		require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, dir, h.Token()), zklock.ErrUnknownOutcome)
 		require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, dir, h.Token()), zk.ErrNoNode)
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/lockhttp"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestARequestWaitsForAsLongAsTheMiddlewareOrItsLockSays(t *testing.T) {
@@ -139,7 +140,7 @@ func TestARequestWhoseBodyBreaksOffGetsNoLock(t *testing.T) {
 	answer, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	require.Contains(t, string(answer), "400 Bad Request")
-	require.Zero(t, zoo.Requests()[zktest.OpCreate])
+	require.Zero(t, zoo.Requests()[fault.OpCreate])
 }
 
 func TestAReadDeadlineDoesWhatItDoesWithoutTheLock(t *testing.T) {

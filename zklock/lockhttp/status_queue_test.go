@@ -13,6 +13,7 @@ import (
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/lockhttp"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // queueAt puts n contenders with data into the queue of dir, which others made.
@@ -29,9 +30,9 @@ func TestStatusShowsALongQueueByPages(t *testing.T) {
 		c := locktest.Dial(t, srv)
 		queueAt(t, srv, c, "/locks/a", 450, []byte("somebody"))
 		h := lockhttp.StatusHandler(c)
-		before := srv.Requests()[zktest.OpGetData]
+		before := srv.Requests()[fault.OpGetData]
 		_, s := seeJSON(t, h, "/?path=/locks/a&from=200")
-		require.Equal(t, 200, srv.Requests()[zktest.OpGetData]-before, "data of those that are shown")
+		require.Equal(t, 200, srv.Requests()[fault.OpGetData]-before, "data of those that are shown")
 		require.Equal(t, 1, s.Queue.Holding)
 		require.Equal(t, 449, s.Queue.Waiting)
 		require.Len(t, s.Queue.Line, 200)
@@ -68,16 +69,16 @@ func TestStatusOfContendersWithMuchDataIsBounded(t *testing.T) {
 		queueAt(t, srv, c, "/locks/big", 300, make([]byte, 1_000_000))
 		queueAt(t, srv, c, "/locks/middle", 300, make([]byte, 200_000))
 		h := lockhttp.StatusHandler(c)
-		before := srv.Requests()[zktest.OpGetData]
+		before := srv.Requests()[fault.OpGetData]
 		_, body := see(t, h, "/?path=/locks/big&format=json")
 		require.Less(t, len(body), 100<<10)
 		require.Contains(t, body, `"size": 1000000`)
-		require.Zero(t, srv.Requests()[zktest.OpGetData]-before)
+		require.Zero(t, srv.Requests()[fault.OpGetData]-before)
 		_, body = see(t, h, "/?path=/locks/big")
 		require.Contains(t, body, "1000000 bytes")
 		_, body = see(t, h, "/?path=/locks/middle&format=json")
 		require.Less(t, len(body), 24<<20)
-		require.Less(t, srv.Requests()[zktest.OpGetData]-before, 100)
+		require.Less(t, srv.Requests()[fault.OpGetData]-before, 100)
 	})
 }
 
@@ -87,8 +88,8 @@ func TestStatusReadsAFewQueuesAtATime(t *testing.T) {
 		c := locktest.Dial(t, srv)
 		locktest.Lock(t, c.Mutex("/locks/a"))
 		h := lockhttp.StatusHandler(c)
-		held := srv.Inject(zktest.DelayReply(time.Second).Op(zktest.OpSync))
-		before := srv.Requests()[zktest.OpSync]
+		held := srv.Inject(fault.DelayReply(time.Second).Op(fault.OpSync))
+		before := srv.Requests()[fault.OpSync]
 		codes := make(chan int, 6)
 		for range cap(codes) {
 			go func() {
@@ -98,7 +99,7 @@ func TestStatusReadsAFewQueuesAtATime(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Empty(t, codes)
-		require.Equal(t, 4, srv.Requests()[zktest.OpSync]-before)
+		require.Equal(t, 4, srv.Requests()[fault.OpSync]-before)
 		held.Remove()
 		for range cap(codes) {
 			require.Equal(t, http.StatusOK, <-codes)

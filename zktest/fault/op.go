@@ -1,4 +1,4 @@
-package zktest
+package fault
 
 import "strconv"
 
@@ -40,57 +40,48 @@ const (
 	OpWhoAmI               Op = 107 // the connection's identities
 	OpConnect              Op = -10 // the handshake
 	OpCloseSession         Op = -11 // ends the session
-
-	// opError marks a failed part of a multi in its reply. It never arrives as a request.
-	opError Op = -1
 )
 
 // String returns the operation's name in ZooKeeper's own spelling ("getChildren2"), or its number.
 func (o Op) String() string {
-	if known := operations[o]; known != nil {
-		return known.name
+	if name := opNames[o]; name != "" {
+		return name
 	}
 	return "op(" + strconv.Itoa(int(o)) + ")"
 }
 
-// operation is all that the server needs to serve one type of request.
-type operation struct {
-	name string // ZooKeeper's spelling
-	last string // its name in the four-letter word cons
-
-	// decode reads the body, nil for a body that does not matter. It keeps null and invalid values: serve answers them.
-	decode func(r *request, d *decoder)
-
-	// paths lists the paths that faults are selected by; nil stands for the one path of the request.
-	paths func(r *request) []string
-
-	// takesNull says that serve answers a null path itself. For other operations it is a marshalling error.
-	takesNull bool
-
-	// part says whether the operation may be part of a multi or of a multiRead.
-	part partOf
-
-	// leader says that the operation can't be answered without the leader; write, that it takes a zxid as well;
-	// sessionless, that it concerns the connection alone, so that it neither needs a session nor keeps one alive.
-	leader, write, sessionless bool
-
-	// perm is the permission required: for creates and deletes on the parent, for others on the node.
-	perm int32
-
-	// serve carries the request out, nil for what is no request. It and what it calls in read.go, write.go and sasl.go
-	// otherReads change no znode either; they take a path of any form, of no node or of several.
-	serve func(c *conn, r *request) answer
-
-	// prepare checks a write against the leader's state; encode writes the body of its reply, nil for none.
-	prepare func(p *preparer, r *request) (mutation, Code)
-	encode  func(e *encoder, m *mutation, st *Stat)
+// opNames has ZooKeeper's own spelling.
+var opNames = map[Op]string{
+	OpNotify:               "notify",
+	OpConnect:              "connect",
+	OpAuth:                 "auth",
+	OpSASL:                 "sasl",
+	OpPing:                 "ping",
+	OpWhoAmI:               "whoAmI",
+	OpCloseSession:         "closeSession",
+	OpSync:                 "sync",
+	OpDelete:               "delete",
+	OpSetData:              "setData",
+	OpSetACL:               "setACL",
+	OpCheck:                "check",
+	OpReconfig:             "reconfig",
+	OpDeleteContainer:      "deleteContainer",
+	OpMulti:                "multi",
+	OpGetData:              "getData",
+	OpGetChildren:          "getChildren",
+	OpGetChildren2:         "getChildren2",
+	OpGetACL:               "getACL",
+	OpGetAllChildrenNumber: "getAllChildrenNumber",
+	OpExists:               "exists",
+	OpMultiRead:            "multiRead",
+	OpGetEphemerals:        "getEphemerals",
+	OpCheckWatches:         "checkWatches",
+	OpRemoveWatches:        "removeWatches",
+	OpAddWatch:             "addWatch",
+	OpSetWatches:           "setWatches",
+	OpSetWatches2:          "setWatches2",
+	OpCreate:               "create",
+	OpCreate2:              "create2",
+	OpCreateContainer:      "createContainer",
+	OpCreateTTL:            "createTTL",
 }
-
-// partOf says what a request may be a part of.
-type partOf uint8
-
-const (
-	partOfNone partOf = iota
-	partOfMulti
-	partOfMultiRead
-)
