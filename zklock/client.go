@@ -18,9 +18,8 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Client is a program's access to its locks. It keeps one ZooKeeper session, and opens the next when that has ended. One
-// Client serves a whole program, unless that has more locks than a session has room for (ErrNoRoom). Its methods may
-// be called concurrently.
+// Client is a program's access to its locks. It keeps one ZooKeeper session, and opens the next when that has ended. One Client
+// serves a whole program, unless that has more locks than a session has room for (ErrNoRoom).
 type Client struct {
 	connect string
 	opts    options
@@ -38,12 +37,11 @@ type Client struct {
 	mu   sync.Mutex     // held to cancel ctx, and to add to ends before that: afterwards Close may be waiting for ends
 }
 
-// Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then, or
-// until ctx ends, which bounds this call only. If ctx has no deadline, it logs which servers it can't reach after 5 s and then
-// every minute, to slog's default if there is no logger.
+// Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then, or until ctx
+// ends, which bounds this call only. Without a deadline it logs which servers it can't reach, also to slog's default.
 //
-// Errors: ErrInvalid, ErrPath: the connect string or an option is wrong; no I/O has been done. ErrAuth: credentials were
-// refused. ErrUnreachable, with ctx's: what each server has answered. Nothing is left behind.
+// Errors: ErrInvalid, ErrPath: the connect string or an option is wrong; no I/O has been done. ErrAuth: credentials were refused.
+// ErrUnreachable, with ctx's: what each server has answered. Nothing is left behind.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
 	needContext(ctx)
 	c, err := Open(connect, opts...)
@@ -57,9 +55,8 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 	return c, nil
 }
 
-// Open is Dial that does not wait: the Client connects in the background for as long as it lives, and its calls wait for
-// that, so that a service can start while the ensemble is down. Credentials that the ensemble refuses are the error of every
-// call.
+// Open is Dial that does not wait: the Client connects in the background, and its calls wait for that, so that a service can start
+// while the ensemble is down. Credentials that the ensemble refuses are the error of every call.
 func Open(connect string, opts ...Option) (*Client, error) {
 	o, err := chosen(opts)
 	if err != nil {
@@ -100,12 +97,12 @@ func (c *Client) established(ctx context.Context) error {
 	}
 }
 
-// Close ends the session, and with it every hold and every wait of the Client (ErrClosed). The locks are free at once if a
-// server is connected, else when the ensemble expires the session. It returns when everything that the Client had running has
-// ended, in about 2 s at most. It may be called again and always returns nil.
+// Close ends the session, and with it every hold and wait of the Client (ErrClosed). The locks are free at once if a server is
+// connected, else when the ensemble expires the session. It returns nil when all that the Client had running has ended, in about
+// 2 s at most, and may be called again.
 //
-// Call it before the process exits; log.Fatal and os.Exit skip deferred calls. Without it, a znode that is still to be deleted
-// may block the line until the session times out.
+// Call it before the process exits; log.Fatal and os.Exit skip deferred calls. Without it, a znode may block the line until the
+// session times out.
 func (c *Client) Close() error {
 	c.need()
 	c.mu.Lock()
@@ -142,8 +139,8 @@ func (c *Client) spawn(fn func()) bool {
 	return true
 }
 
-// Session returns the current session, for the program's own reads and writes beside its locks; it waits for one as long as
-// ctx lasts. When it ends the Client opens another: ask again, and don't keep it. ErrClosed: the Client was closed.
+// Session returns the current session, for the program's own znodes; it waits for one as long as ctx lasts. When it ends the Client
+// opens another: ask again, and don't keep it. ErrClosed: the Client was closed.
 func (c *Client) Session(ctx context.Context) (session.Session, error) {
 	c.need()
 	needContext(ctx)

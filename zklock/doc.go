@@ -10,33 +10,31 @@
 //	})
 //
 // The context that Do gives its function, and that Lock returns, ends before the ensemble can give the lock away, by a margin
-// in which the work can stop, also when this program no longer hears from the ensemble. Hold.Token is a number that grows from
+// in which the work can stop, also when nothing is heard from the ensemble any more. Hold.Token is a number that grows from
 // holder to holder, for stores that can refuse a late one.
 //
-// Beside Mutex there are RWMutex, Semaphore, MultiLock (several paths at once), Election and Job (once in the fleet). They
-// are descriptions: any number may have the same path, and no call does I/O before Lock. Package admin shows who holds and
-// waits, and package lockhttp puts locks into net/http.
+// Beside Mutex there are RWMutex, Semaphore, MultiLock (several paths at once), Election and Job (once in the fleet). Each is a
+// description: making one does no I/O, any number may have the same path, and any number of goroutines may use one. A path or
+// option that can't work is the error of every call on it (ErrPath, ErrInvalid). Package admin shows who holds and waits, and
+// package lockhttp puts locks into net/http.
 //
 // # What is not guaranteed
 //
-// No lock service can stop a program that does not check. A process that was stopped (SIGSTOP, a paused virtual machine, a
-// long garbage collection) can go on for a moment as if it still held the lock, if it checked just before. So can work that
-// ignores its context. Clocks whose speeds differ by more than two per cent void the lease. A session or znode that is removed
-// by force frees the lock at once, and the old holder notices a moment later. The guarantee then is the Token and Hold.Multi,
-// whose writes commit only while the lock is ours.
+// A process that was stopped (SIGSTOP, a paused virtual machine, a long garbage collection) can go on for a moment as if it
+// still held the lock, if it checked just before. So can work that ignores its context. Clocks whose speeds differ by more
+// than two per cent void the lease. A session or znode that is removed by force frees the lock at once, and the old holder
+// notices a moment later. The guarantee then is the Token and Hold.Multi, whose writes commit only while the lock is ours.
 //
-// Order is the order in which the ensemble made the contenders' znodes. A contender whose session ends queues again, at the
-// end of the line.
+// A contender whose session ends queues again, at the end of the line.
 //
 // # Mistakes
 //
 // A nil context, and a Client, lock or Hold that is nil or the zero value, are mistakes in the program: every call with one
-// panics before it does anything, as package context does. Everything that can come from outside is an error.
+// panics, as package context does. Everything that can come from outside is an error.
 //
 // # How
 //
-// Each Lock of a mutex makes an ephemeral sequential znode below the lock's path, lists the path, and holds if its number
-// is the lowest. Otherwise it watches its own znode and the one before it. Unlock deletes the znode; after a crash the
-// ensemble deletes it with the session. The algorithm and its safety argument are in package recipe, the lease clock and its
-// own in package session.
+// Each Lock of a mutex makes an ephemeral sequential znode below the lock's path, lists the path, and holds if its number is
+// the lowest. Otherwise it watches its own znode and the one before it. Unlock deletes the znode. The safety argument is in
+// package recipe, that of the lease in package internal/session.
 package zklock

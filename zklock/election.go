@@ -14,12 +14,11 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-// Election chooses one leader among the candidates of a path, in order of arrival. It is a Mutex whose holder has a value
-// that others can read and watch. Like a Mutex it is a description and stores no leadership.
+// Election chooses one leader among the candidates of a path, in order of arrival. It is a Mutex whose holder has a value that
+// others can read and watch.
 type Election struct{ lock }
 
-// Election returns the election whose candidates queue below path. It does no I/O; a path or option that can't work is
-// reported by every call on it (ErrPath, ErrInvalid). WithReentrancy and WithLocalHandoff are refused.
+// Election returns the election whose candidates queue below path. WithReentrancy and WithLocalHandoff are refused.
 func (c *Client) Election(path string, opts ...LockOption) *Election {
 	return &Election{c.newLock(nounElection, opts, path)}
 }
@@ -42,9 +41,9 @@ func (l lock) candidate(value []byte) *lock {
 	return &l
 }
 
-// Proclaim replaces the value that others read. term is a hold of this election, from Campaign or Run; another is ErrInvalid.
-// Nil: they see it from now on. ErrLost, ErrUnlocked or ErrClosed: this candidate no longer leads, and the value was not
-// changed. ErrUnknownOutcome: the value may have been changed. It blocks for one round trip.
+// Proclaim replaces the value that others read. term is a hold of this election; another is ErrInvalid. It blocks for one round
+// trip. ErrLost, ErrUnlocked or ErrClosed: this candidate no longer leads, and the value was not changed. ErrUnknownOutcome: it
+// may have been changed.
 func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error {
 	use(ctx, e)
 	term.need()
@@ -65,14 +64,14 @@ func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error
 	return e.fail("proclaim", err)
 }
 
-// Run campaigns and calls lead for each term, one after the other, until ctx ends or lead returns while it leads. lead's
-// context ends with ctx and with the term; term.Context() ends with the term alone. Run gives the leadership up, or campaigns
-// again, only when lead has returned: a lead that ignores its context keeps others from leading. After a term that was lost
-// Run campaigns again, whatever lead returned; an error that is more than its context's end is logged.
+// Run campaigns and calls lead for each term, one after the other, until ctx ends or lead returns while it leads. lead's context
+// ends with ctx and with the term; term.Context() ends with the term alone. A lead that ignores its context keeps others from
+// leading. After a lost term Run campaigns again; WithLogger's log has lead's error if that is more than its
+// context's end.
 //
-// It returns lead's error, nil too, when lead returned during its term, even if ctx has ended; ctx's error when ctx ended
-// while it did not lead; otherwise the error of a campaign that can't succeed (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy
-// after WithMaxWait). After any other error it campaigns again, a second later.
+// It returns lead's error, nil too, when lead returned during its term; ctx's error when ctx ended while it did not lead; otherwise
+// that of a campaign that can't succeed (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithMaxWait). After any other error it
+// campaigns again, a second later.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, term *Hold) error) error {
 	c := use(ctx, e).c
 	needFunction(lead == nil)
@@ -144,8 +143,8 @@ type Leader struct {
 	Since   time.Time // when it entered the line, by the ensemble's clock
 }
 
-// Leader returns the candidate that leads: the first in line. ErrNoLeader: there is none. It asks the connected server
-// after a sync, and blocks for five round trips at most, or as long as there is no connection and ctx lasts.
+// Leader returns the candidate that leads: the first in line. ErrNoLeader: there is none. It blocks for five round trips at most,
+// or as long as there is no connection and ctx lasts.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	var leader Leader
 	err := use(ctx, e).withSession(ctx, "leader", func(s *session.Session) error {
@@ -177,12 +176,12 @@ func (e *Election) first(ctx context.Context, s *session.Session) (string, error
 	return recipe.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
 }
 
-// Observe yields who leads now, and then every change, once and in order: (leader, nil) for a new leader or a new value of
-// the same one, and (zero, ErrNoLeader) when there is no leader, always between two leaders. If values change faster than they
-// can be read, only the last is yielded. It survives disconnects and sessions that end, and costs the candidates nothing.
+// Observe yields who leads now, and then every change, once and in order: a new leader or a new value, and ErrNoLeader between two
+// leaders. If values change faster than they can be read, only the last is yielded. It survives disconnects and sessions that
+// end, and costs the candidates nothing.
 //
-// It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair then has that error. Each use of
-// the sequence starts over.
+// It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair then has that error. Each use of the
+// sequence starts over.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	use(ctx, e)
 	return func(yield func(Leader, error) bool) {

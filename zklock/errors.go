@@ -19,15 +19,13 @@ import (
 var (
 	// ErrUnlocked says that the hold was released by Unlock. It does not match ErrLost.
 	ErrUnlocked = errors.New("zklock: unlocked")
-	// ErrLost matches, by errors.Is, every end that the holder did not ask for: the four below, and ErrAuth.
+	// ErrLost matches every end that the holder did not ask for: the four below, and ErrAuth.
 	ErrLost = session.ErrLost
 	// ErrSessionExpired says that the ensemble ended the session.
 	ErrSessionExpired = session.ErrExpired
-	// ErrLeaseOver says that nothing was heard from the ensemble for so long that it may have ended the session; or that a
-	// server answered a reconnection with another session.
+	// ErrLeaseOver says that nothing was heard for so long that the ensemble may have ended the session.
 	ErrLeaseOver = session.ErrLeaseOver
-	// ErrNodeDeleted says that another client deleted the hold's znode, as admin.Evict does. It may also mean that the session
-	// was ended by force, if the deletion was reported before the session's end.
+	// ErrNodeDeleted says that another client deleted the hold's znode, as admin.Evict does, or ended its session by force.
 	ErrNodeDeleted error = &lossError{"zklock: the lock's znode was deleted by somebody else"}
 	// ErrMaxHold says that WithMaxHold's time was over.
 	ErrMaxHold error = &lossError{"zklock: held for longer than the maximum"}
@@ -35,20 +33,17 @@ var (
 
 // Failures of a call.
 var (
-	// ErrBusy says that another contender holds the lock or waits for it (TryLock), or still did when WithMaxWait's time was
-	// over. errors.As with *BusyError tells which.
+	// ErrBusy says that another contender holds the lock or waits for it (TryLock, WithMaxWait). It is a *BusyError.
 	ErrBusy = errors.New("zklock: busy")
-	// ErrUnreachable matches, beside ctx's error, that of a call whose ctx ended while there was no connection. The message
-	// tells what each server has answered.
+	// ErrUnreachable matches, beside ctx's error, that of a call whose ctx ended while there was no connection.
 	ErrUnreachable = session.ErrUnreachable
 	// ErrAuth says that the ensemble refused the credentials (WithAuth, WithSASL), or demands others. It matches ErrLost.
 	ErrAuth = session.ErrAuth
 	// ErrNotRun matches the error of Do, TryDo or a Job if and only if the function was not called.
 	ErrNotRun = errors.New("zklock: not run")
 	// ErrNotRecorded matches the error of a Job whose function has returned nil, and whose run is not known to be recorded.
-	ErrNotRecorded = errors.New("zklock: the function has returned nil, and the run is not known to be recorded")
-	// ErrDeadlock says that the call's context belongs to a hold of the same lock, so that the call would wait for its own
-	// caller for ever. See WithReentrancy, and Semaphore.Acquire.
+	ErrNotRecorded = errors.New("zklock: the run is not known to be recorded")
+	// ErrDeadlock says that the call would wait for its own caller: its context is of a hold of the same lock.
 	ErrDeadlock = recipe.ErrDeadlock
 	// ErrNoLeader says that the election has no leader now.
 	ErrNoLeader = errors.New("zklock: no leader")
@@ -56,20 +51,18 @@ var (
 	ErrClosed = session.ErrClosed
 	// ErrPath says that a path can't be a lock's; the message names the path and the rule.
 	ErrPath = session.ErrPath
-	// ErrConflict says that something else than this kind of lock uses the path, or that there are data that are not this
-	// library's where this kind of lock keeps its own.
+	// ErrConflict says that something else than this kind of lock uses the path, or keeps its data there.
 	ErrConflict = recipe.ErrConflict
 	// ErrInvalid says that an option's value can't work; the message names the value and the rule.
 	ErrInvalid = session.ErrConfig
-	// ErrTooLarge says that a call's request would be longer than the ensemble takes (WithJuteMaxBuffer), or that the list of
-	// the lock's directory is longer than 32 MB. The same call would fail again; others are not affected.
+	// ErrTooLarge says that the request would be longer than the ensemble takes (WithJuteMaxBuffer), or that the list of the
+	// lock's directory is longer than 32 MB.
 	ErrTooLarge = session.ErrTooLarge
-	// ErrNoRoom says that the client's holds and waits fill its session: open another Client. The paths of their znodes, with
-	// chroot and number and 4 bytes for each, may take 512 KB (some 6,000 locks), or half of WithJuteMaxBuffer if that is less.
-	// When a session ends, the ensemble writes one transaction that lists them all, and servers that can't read it are lost.
+	// ErrNoRoom says that the client's holds and waits fill its session: open another Client. The paths of their znodes may
+	// take 512 KB (some 6,000 locks), or half of WithJuteMaxBuffer if that is less.
 	ErrNoRoom = session.ErrNoRoom
-	// ErrUnknownOutcome matches the error of a call whose write may or may not have been carried out, because the connection
-	// broke, or ctx or the session ended, before the reply: of Hold.Multi, Proclaim, Resize, admin.Evict, and a Job.
+	// ErrUnknownOutcome matches the error of a call whose write may or may not have been carried out: of Hold.Multi, Proclaim,
+	// Resize, admin.Evict, and a Job.
 	ErrUnknownOutcome = session.ErrUnknownOutcome
 )
 
@@ -83,7 +76,7 @@ type lossError struct{ msg string }
 func (e *lossError) Error() string        { return e.msg }
 func (e *lossError) Is(target error) bool { return target == ErrLost }
 
-// Error is the failure of a call: what it was to do, on which lock, and why it failed.
+// Error is the failure of a call.
 type Error struct {
 	Op   string // as "lock" or "multi"
 	Path string // of a MultiLock all paths, with commas; "" when the call is not about a lock

@@ -19,9 +19,9 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Token is a fencing token: the zxid of the transaction that made the holder's znode. It grows from holder to holder of a
-// path and is never used again on it: a store that remembers the greatest it has seen can refuse a late holder. Locks of
-// different paths that were taken at the same moment may have the same token. It is positive and fits an SQL BIGINT.
+// Token is a fencing token: the zxid of the transaction that made the holder's znode. It grows from holder to holder of a path: a
+// store that remembers the greatest it has seen can refuse a late holder. Locks of different paths may have the same token. It is
+// positive and fits an SQL BIGINT.
 type Token int64
 
 // Hold is one acquisition of one lock. Its methods may be called concurrently.
@@ -35,16 +35,12 @@ type Hold struct {
 	released atomic.Bool // by Unlock
 }
 
-// Context returns a context that ends with the hold alone, for work that goes on when the context that Lock was called with
-// has ended. It is cancelled before the ensemble can give the lock to another client, also when nothing is heard from the
-// ensemble any more, provided that clocks run alike within two per cent and the process runs. context.Cause says why:
-// ErrUnlocked, ErrClosed, or an error that matches ErrLost.
+// Context returns a context that ends with the hold alone, for work that goes on when the context that Lock was called with has
+// ended. It is cancelled before the ensemble can give the lock to another client, also when nothing is heard any more.
+// context.Cause says why: ErrUnlocked, ErrClosed, or an error that matches ErrLost.
 //
-// After the process was stopped (SIGSTOP, a paused virtual machine) until the lease was over, this context, and those of Lock,
-// Do, Election.Run and package lockhttp, show the loss as soon as they are asked: by ctx.Err(), or by a select on ctx.Done()
-// that begins after the stop. A select that was waiting already, and a child made by context.WithCancel, WithTimeout or another
-// library, end mostly within a millisecond of waking; Hold.Err knows at once. A process may also be stopped after it has asked
-// and before it acts: the token and Multi protect against that.
+// After a stop of the process that outlasted the lease, this context, and those of Lock, Do and Election.Run, show the loss as soon
+// as they are asked; a select that was waiting, and contexts made of them, mostly within a millisecond.
 func (h *Hold) Context() context.Context {
 	h.need()
 	return &h.ctx
@@ -92,10 +88,9 @@ func (h *Hold) Token() Token {
 	return Token(h.a.ticket.Czxid())
 }
 
-// SafeUntil returns the instant, by the local clock, before which no other client can hold the lock, unless the session or
-// the znode is removed by force, or the lock is released here. It moves on with each heartbeat that the ensemble answers.
-// When nothing is heard from the ensemble any more, the context ends at least a twentieth of the session timeout before it
-// (0.5 s by default), in which the work can stop.
+// SafeUntil returns the instant, by the local clock, before which no other client can hold the lock, unless it is released, or
+// session or znode are removed by force. Each answered heartbeat moves it on. When nothing is heard any more, the context ends at
+// least a twentieth of the session timeout before it (0.5 s by default), in which the work can stop.
 func (h *Hold) SafeUntil() time.Time {
 	h.need()
 	return h.ctx.s.SafeUntil()
@@ -113,11 +108,10 @@ func (h *Hold) Nodes() []string {
 	return slices.Clone(h.a.ticket.Nodes())
 }
 
-// Check asks the ensemble's leader whether the lock is still ours. Nil: the leader confirmed it after the call began. It
-// blocks for one round trip, or as long as there is no connection.
+// Check asks the ensemble's leader whether the lock is still ours, in one round trip. Nil: it was, after the call began.
 //
-// Errors: ErrLost when it is not ours, and the hold is lost from then on; ErrUnlocked or ErrClosed when this hold was
-// released, or the Client closed, before or meanwhile; ctx's when that ended first, which says nothing about the lock.
+// Errors: ErrLost: it is not, and the hold is lost from then on. ErrUnlocked, ErrClosed: this hold was released, or the Client
+// closed. ctx's says nothing about the lock.
 func (h *Hold) Check(ctx context.Context) error {
 	h.need()
 	needContext(ctx)
@@ -128,13 +122,13 @@ func (h *Hold) Check(ctx context.Context) error {
 	return h.fail("check", cmp.Or(h.Err(), err))
 }
 
-// Multi carries out ZooKeeper writes in one transaction that commits only if the lock is still ours: then no other client
-// has held it in between, whatever happened to this process. The operations are session.OpCreate, OpSet, OpDelete and
-// OpCheck; the responses, one for each, are the driver's. It blocks for one round trip, or as long as there is no connection.
+// Multi carries out ZooKeeper writes in one transaction that commits only if the lock is still ours: then no other client has held
+// it in between, whatever happened to this process. The operations are session.OpCreate, OpSet, OpDelete and OpCheck; the responses
+// are the driver's. It blocks for one round trip, or as long as there is no connection.
 //
 // Errors:
 //   - ErrUnknownOutcome: it may have been carried out. Check for this one first: it may match the next ones, or ctx's, too.
-//   - ErrLost: the lock was not ours any more. ErrUnlocked, ErrClosed: this hold had been released, or the Client closed.
+//   - ErrLost, ErrUnlocked, ErrClosed: the lock was not ours any more.
 //   - An operation's own (zk.ErrBadVersion, …): the ensemble refused it.
 func (h *Hold) Multi(ctx context.Context, ops ...session.Op) ([]zk.MultiResponse, error) {
 	h.need()
@@ -146,12 +140,11 @@ func (h *Hold) Multi(ctx context.Context, ops ...session.Op) ([]zk.MultiResponse
 	return resps, h.fail("multi", err)
 }
 
-// Unlock releases the lock: the hold's context ends, then its znode is deleted, and nothing else. It waits for the ensemble's
-// answer for a tenth of the session timeout, a second at most, and not at all without a connection; then the deletion goes on
-// in the background, and the hooks tell what became of it.
+// Unlock releases the lock: the hold's context ends, then its znode is deleted. It waits for the ensemble's answer for a tenth of
+// the session timeout, a second at most, and not at all without a connection; then the deletion goes on in the background.
 //
-// Nil: the lock was ours until now. ErrLost: it had been lost, with the cause. ErrUnlocked: it was released before, and this
-// call has done nothing.
+// Nil: the lock was ours until now. ErrLost: it had been lost, with the cause. ErrUnlocked: it was released before, and this call
+// has done nothing.
 func (h *Hold) Unlock() error {
 	h.need()
 	return h.fail("unlock", h.unlock())
@@ -248,9 +241,8 @@ type (
 	holdOf  string
 )
 
-// HoldFrom returns the hold of the lock at path under which ctx was made, for functions that run inside Do and want the
-// token, SafeUntil or Multi. A MultiLock's hold is found by each of its paths; of several, as with WithReentrancy, it is the
-// innermost. False: there is none.
+// HoldFrom returns the hold of the lock at path under which ctx was made, for functions that run inside Do and want the token or
+// Multi. A MultiLock's hold is found by each of its paths. False: there is none.
 func HoldFrom(ctx context.Context, path string) (*Hold, bool) {
 	h, ok := ctx.Value(holdOf(path)).(*Hold)
 	return h, ok

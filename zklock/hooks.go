@@ -35,14 +35,12 @@ func contenderKind(kind string) recipe.Kind {
 	return recipe.Lock
 }
 
-// Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They are called concurrently,
-// each in the goroutine of its event. They should return soon, since the lock call that they report on waits for them, and
-// must not call Client.Close.
+// Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They are called concurrently; the call
+// that they report on waits for them. They must not call Client.Close.
 //
-// LockInfo.Call ties events together. Each Asked is followed by one Acquired or Failed, with any number of Queued and Retried
-// in between; each Acquired by one Released or Lost. A call that is refused before it asks for anything is not reported. With
-// WithReentrancy, a call that joins a hold is Asked and Acquired under its own number; Released or Lost has that of the call
-// whose hold it joined (LockInfo.Joined).
+// Each Asked is followed by one Acquired or Failed of the same LockInfo.Call, with any number of Queued and Retried in between; each
+// Acquired by one Released or Lost. With WithReentrancy, a call that joins a hold is Asked and Acquired under its own number;
+// Released or Lost has that of the call whose hold it joined.
 type Hooks struct {
 	Session  func(session.Change) // a session came up, is in doubt, or is over
 	Asked    func(LockInfo)       // a call asks for a lock

@@ -15,29 +15,25 @@ import (
 	"github.com/zklock/locker/internal/session"
 )
 
-// Job is a job that the fleet does once: once for each key (Once), or not again within some time (Every). A lock alone is
-// not enough: a host that comes after the first has finished, because its clock is late or because it waited, finds the
-// lock free and does the job again. So a Job keeps a record of its runs, and reads it under the lock.
+// Job is a job that the fleet does once: once for each key (Once), or not again within some time (Every). A lock alone is not
+// enough: a host that comes after the first has finished finds the lock free and does the job again. So a Job keeps a record of
+// its runs, and reads it under the lock.
 //
 // A run is recorded when the function has returned nil. One that fails, crashes, or loses the lock is made again by the next
-// caller, and so may be made twice in part: a function that is not idempotent should write with the token, or with Hold.Multi.
-// With AtMostOnce a run is recorded before the function is called, and never made twice, even if it fails.
+// caller, so that a function that is not idempotent should write with the token, or with Hold.Multi. With AtMostOnce a run is
+// recorded before the function is called.
 //
-// The record is the znode at the lock's path with ".done" behind it. A host that has lost the lock writes nothing there.
-// Nothing is forgotten but by Forget, ForgetLast and ForgetBefore: a key takes some 300 bytes of every server's memory until
-// then.
-//
-// Like a Mutex it is a description, and its methods may be called concurrently.
+// The record is the znode at the lock's path with ".done" behind it. Nothing is forgotten but by Forget, ForgetLast and
+// ForgetBefore: a key takes some 300 bytes of every server's memory.
 type Job struct {
 	lock
 	record     string // the znode
 	atMostOnce bool
 }
 
-// Job returns the job whose lock is at path, the same lock as Mutex's. It does no I/O; a path or option that can't work is
-// reported by every call (ErrPath, ErrInvalid). The options are those of a Mutex but WithReentrancy and WithLocalHandoff.
-// WithACL is the record's access list, too: a client that runs the job needs READ, WRITE and CREATE on the record, and
-// CREATE on the parent of path while there is none.
+// Job returns the job whose lock is at path, the same lock as Mutex's. WithReentrancy and WithLocalHandoff are refused. WithACL is
+// the record's access list, too: who runs the job needs READ, WRITE and CREATE there, and CREATE on path's parent while there is
+// no record.
 func (c *Client) Job(path string, opts ...LockOption) *Job {
 	j := &Job{c.newLock(nounJob, opts, path), path + contender.RecordSuffix, false}
 	if longest := j.record + "/00/" + strings.Repeat("x", maxComponent); j.err == nil && session.CheckPath(longest) != nil {
@@ -46,8 +42,8 @@ func (c *Client) Job(path string, opts ...LockOption) *Job {
 	return j
 }
 
-// AtMostOnce returns the same job, whose runs are recorded before the function is called. A run that fails or crashes is not
-// made again.
+// AtMostOnce returns the same job, whose runs are recorded before the function is called: one that fails or crashes is not made
+// again.
 func (j *Job) AtMostOnce() *Job {
 	use(context.Background(), j)
 	most := *j
@@ -55,19 +51,19 @@ func (j *Job) AtMostOnce() *Job {
 	return &most
 }
 
-// Once has fn called for key (a date, a migration's number, a message's id) unless that has been done before, by any host. It
-// looks at the record, waits for the lock as Mutex.Lock does, looks again, and calls fn as Mutex.Do does. The key is 1 to 128
-// bytes of printable UTF-8. After fn has returned nil, it blocks, even if ctx has ended, until the run is recorded or the
-// lease has ended. A key that is done costs one read.
+// Once has fn called for key (a date, a migration's number, a message's id) unless that has been done before, by any host. It reads
+// the record, waits for the lock as Mutex.Lock does, reads again, and calls fn as Mutex.Do does. The key is 1 to 128 bytes of
+// printable UTF-8. After fn has returned nil, it blocks, even if ctx has ended, until the run is recorded or the lease has ended.
+// A key that is done costs one read.
 //
 // Nil: it is done and recorded, by this call (JobRun.Mine) or by an earlier one.
 //
 // Errors:
-//   - ErrNotRecorded: fn has returned nil, but the run is not known to be recorded, so that the next caller may make it
-//     again. It matches ErrUnknownOutcome when it may have been recorded.
+//   - ErrNotRecorded: fn has returned nil, but the run is not known to be recorded, so that the next caller may make it again.
+//     It matches ErrUnknownOutcome when it may have been recorded.
 //   - ErrNotRun: fn was not called, and the key is not done as far as is known. The rest of the error is Mutex.Lock's, or
-//     ErrConflict when something else is where the record would be. With AtMostOnce it may match ErrUnknownOutcome: then
-//     the run may have been recorded, and is not made.
+//     ErrConflict when something else is where the record would be. With AtMostOnce it may match ErrUnknownOutcome: then the
+//     run may have been recorded, and is not made.
 //   - Any other: fn was called, and the error is Mutex.Do's.
 func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context) error) (JobRun, error) {
 	use(ctx, j)
@@ -86,13 +82,13 @@ func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context)
 	return j.do(ctx, "once", key, 0, fn)
 }
 
-// Every has fn called unless the job's last run began less than d before this call, or after it. It is like Once otherwise;
-// the two do not count each other's runs.
+// Every has fn called unless the job's last run began less than d before this call, or after it. It is like Once otherwise; the two
+// do not count each other's runs.
 //
-// Hosts that start the job at one tick of their clocks so run it once, however long the run or the wait for it takes. All
-// times are the ensemble's: a call's is that at which it queued for the lock (again, if its session ended while it waited).
-// So make d less than the period that you mean, by more than the skew of servers and clients: 20 h for a nightly job. A run
-// recorded while a leader's clock was ahead keeps the job from running until that time and d are over: see ForgetLast.
+// Hosts that start the job at one tick of their clocks so run it once, however long the run or the wait takes. All times are the
+// ensemble's: a call's is that at which it queued. So make d less than the period that you mean, by more than the skew of servers
+// and clients: 20 h for a nightly job. A run recorded by a clock that was ahead keeps the job from running until that time and d
+// are over: see ForgetLast.
 func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
 	use(ctx, j)
 	needFunction(fn == nil)
@@ -102,8 +98,8 @@ func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Co
 	return j.do(ctx, "every", "", d, fn)
 }
 
-// Runs yields the recorded runs, in no particular order; the last one of Every has no key. It ends with an error if there is
-// one. It reads them in pages, some 256 for a long record, so that it may miss those that are recorded meanwhile.
+// Runs yields the recorded runs, in no particular order; the last one of Every has no key. It reads them in pages, and may miss
+// those that are recorded meanwhile. It ends with an error if there is one.
 func (j *Job) Runs(ctx context.Context) iter.Seq2[JobRun, error] {
 	use(ctx, j)
 	return func(yield func(JobRun, error) bool) {
@@ -126,9 +122,8 @@ func (j *Job) Runs(ctx context.Context) iter.Seq2[JobRun, error] {
 
 var errStopped = errors.New("stopped by the caller")
 
-// Forget removes the run of key from the record, so that the next Once runs the job for it again. False: there was none. It
-// does not wait for the lock: a run that is under way is still recorded. ErrConflict: what is there is not a run. After
-// ErrUnknownOutcome the run may be gone.
+// Forget removes the run of key, so that the next Once runs the job again. False: there was none. It does not wait for the lock: a
+// run that is under way is still recorded. ErrConflict: what is there is not a run. ErrUnknownOutcome: it may be gone.
 func (j *Job) Forget(ctx context.Context, key string) (found bool, err error) {
 	use(ctx, j)
 	if err := checkKey(key); j.err == nil && err != nil {

@@ -71,7 +71,7 @@ func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
 	return l
 }
 
-// String returns "mutex", or what else the lock is, and the path or paths.
+// String names the lock.
 func (l *lock) String() string { return l.noun + " " + text.Foreign(strings.Join(l.dirs, ", ")) }
 
 func (l *lock) fail(op string, err error) error { return failed(op, l.path, err) }

@@ -8,31 +8,28 @@ import (
 	"time"
 )
 
-// Mutex is a lock that one holder in the whole ensemble can have. It is a description, and stores no ownership: that is in
-// the Hold that Lock returns. Any number of Mutexes may have the same path, and any number of goroutines may use one Mutex.
+// Mutex is a lock that one holder in the whole ensemble can have. Any number of goroutines may use one Mutex.
 type Mutex struct{ lock }
 
-// Mutex returns the mutex whose contenders queue below path, a znode that Lock makes when it is missing. It does no I/O;
-// a path or option that can't work is reported by every call on the Mutex (ErrPath, ErrInvalid).
+// Mutex returns the mutex whose contenders queue below path, a znode that Lock makes when it is missing.
 func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 	return &Mutex{c.newLock(nounMutex, opts, path)}
 }
 
-// Lock waits its turn, and returns the hold and a context for the work under it, which ends with the hold and with ctx,
-// whichever is first. Call Unlock when the work is done, also when ctx has ended. After an error the context is ctx.
+// Lock waits its turn, and returns the hold and a context for the work under it, which ends with the hold and with ctx, whichever is
+// first. Call Unlock when the work is done, also when ctx has ended. After an error the context is ctx.
 //
 //	ctx, hold, err := m.Lock(ctx)
 //	…
 //	defer hold.Unlock()
 //	row, err := db.ExecContext(ctx, …)
 //
-// The wait survives disconnects and sessions that end: in a new session it queues again, at the end of the line. It ends
-// when the lock is held, ctx ends, the Client is closed, or WithMaxWait's time is over. An uncontended Lock costs two requests
-// in one round trip.
+// The wait survives disconnects and sessions that end: in a new session it queues again, at the end of the line. A free Lock costs
+// two requests in one round trip.
 //
 // Errors:
 //   - ErrBusy: WithMaxWait's time is over.
-//   - ctx's: the error also says who is first in line, and matches ErrUnreachable when there was no connection.
+//   - ctx's, with who is first in line; ErrUnreachable when there was no connection.
 //   - ErrDeadlock, ErrConflict: the caller holds this lock, or something else uses the path.
 //   - ErrClosed, ErrPath, ErrInvalid, ErrAuth, or the driver's (zk.ErrNoAuth, …) when the ensemble refuses a step.
 func (m *Mutex) Lock(ctx context.Context) (context.Context, *Hold, error) {
@@ -45,20 +42,20 @@ func (m *Mutex) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	return use(ctx, m).acquire(ctx, "try lock", LockInfo{Kind: kindMutex, Try: true})
 }
 
-// Do calls fn while it holds the lock. fn's context ends with ctx and with the hold, whichever is first. The lock is released
-// after fn has returned, also by a panic; Do waits for that as Hold.Unlock does, also when ctx has ended.
+// Do calls fn while it holds the lock. fn's context ends with ctx and with the hold, whichever is first. The lock is released after
+// fn has returned, also by a panic, as Hold.Unlock does.
 //
 // Nil: fn has returned nil while the lock was held. Errors:
 //   - ErrNotRun: fn was not called. The rest of the error is Lock's.
 //   - ErrLost, ErrClosed: fn was called, and the lock was lost before it returned, or, with ErrNodeDeleted, perhaps just after.
 //     fn's own error, if it has one, is joined.
-//   - Any other: fn's own, unchanged; the lock was held. (It may match ErrLost for another lock that fn used, never ErrNotRun.)
+//   - Any other: fn's own, unchanged; the lock was held.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return do(ctx, m.Lock, fn)
 }
 
-// TryDo is Do if no other contender holds the lock or waits for it. Otherwise it does not call fn: ran is false, and err nil.
-// When ran is false and err is not nil, the error is TryLock's.
+// TryDo is Do if no other contender holds the lock or waits for it. Otherwise it does not call fn: ran is false, and err nil, or
+// TryLock's other error.
 func (m *Mutex) TryDo(ctx context.Context, fn func(ctx context.Context) error) (ran bool, err error) {
 	err = do(ctx, m.TryLock, fn)
 	switch {
@@ -70,17 +67,15 @@ func (m *Mutex) TryDo(ctx context.Context, fn func(ctx context.Context) error) (
 	return false, err
 }
 
-// MultiLock is several mutexes that are held together: all or none. One transaction takes all places, so there is no deadlock,
-// in whatever order the paths are named. Mutexes of the same paths queue in the same lines. Like a Mutex it is a description
-// and stores no ownership.
+// MultiLock is several mutexes that are held together: all or none. One transaction takes all places, so there is no deadlock, in
+// whatever order the paths are named. Mutexes of the same paths queue in the same lines.
 //
-// A hold that loses one of its places ends, and keeps the others until Unlock, or until WithMaxHold's time is over: its
-// holder may still be working on what they protect.
+// A hold that loses one of its places ends, and keeps the others until Unlock, or until WithMaxHold's time is over: its holder may
+// still be working on what they protect.
 type MultiLock struct{ lock }
 
-// MultiLock returns the lock of all paths. It does no I/O; no paths, a path that is named twice, and a path or option that
-// can't work are reported by every call on it (ErrPath, ErrInvalid). More paths than the ensemble takes in one transaction
-// are refused by each Lock (ErrTooLarge): see WithJuteMaxBuffer.
+// MultiLock returns the lock of all paths. No paths, and a path that is named twice, are ErrPath; more than the ensemble takes in
+// one transaction are ErrTooLarge: see WithJuteMaxBuffer.
 func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 	m := &MultiLock{c.newLock("multi lock", opts, slices.Clone(paths)...)}
 	if len(paths) == 0 {
@@ -89,9 +84,9 @@ func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 	return m
 }
 
-// Lock waits until it holds all paths and returns one hold of them, with one token, which is greater than that of every
-// earlier holder of any of the paths. Contract and errors are those of Mutex.Lock. With the context of a hold of one of the
-// paths it is ErrDeadlock, with reentrancy too, unless that hold is of exactly these paths.
+// Lock waits until it holds all paths and returns one hold of them, whose token is greater than that of every earlier holder of any
+// of the paths. Contract and errors are those of Mutex.Lock. With the context of a hold of one of the paths it is ErrDeadlock, with
+// reentrancy too, unless that hold is of exactly these paths.
 func (m *MultiLock) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: kindMulti})
 }

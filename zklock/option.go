@@ -61,29 +61,28 @@ func init() {
 }
 
 // WithSessionTimeout asks for a session timeout: how long the ensemble waits for a silent client before it gives its locks to
-// others. Longer survives longer hiccups, shorter frees the locks of a crashed process sooner. The server may grant another
-// one, usually between 2 and 20 of its ticks; below four ticks a hold is lost, safely, when its server hangs. From 100 ms to
-// 24 h; default 10 s.
+// others. The server may grant another one, usually between 2 and 20 of its ticks; below four ticks a hold is lost, safely, when
+// its server hangs. From 100 ms to 24 h; default 10 s.
 func WithSessionTimeout(d time.Duration) Option {
 	return Option{unless(d <= 0, func(o *options) { o.session.Timeout = d }, "session timeout %v: is not positive", d)}
 }
 
-// WithTickTime is the ensemble's tickTime, for one whose minSessionTimeout is set to something else than two ticks. The lease
-// allows for it. Too short a value is unsafe when a server has lost its leader: a hold may outlast its session. Too long a
-// value shortens every lease. Default: it is found out (SessionStatus.TickTime), which costs one short session, once.
+// WithTickTime is the ensemble's tickTime, for one whose minSessionTimeout is not two ticks. The lease allows for it. Too short a
+// value is unsafe when a server has lost its leader: a hold may outlast its session. Default: it is found out
+// (SessionStatus.TickTime), by one short session, once.
 func WithTickTime(d time.Duration) Option {
 	return Option{unless(d <= 0, func(o *options) { o.session.TickTime = d }, "tick time %v: is not positive", d)}
 }
 
-// WithJuteMaxBuffer is the ensemble's jute.maxbuffer, in bytes: the length of the longest request that its servers take. A
-// longer one would cost the connection, and is refused (ErrTooLarge). From 1,024 to 2^31−1; default 1,048,575.
+// WithJuteMaxBuffer is the ensemble's jute.maxbuffer: the length in bytes of the longest request that its servers take. A longer one
+// is refused (ErrTooLarge). From 1,024 to 2^31−1; default 1,048,575.
 func WithJuteMaxBuffer(bytes int) Option {
 	return Option{unless(bytes <= 0, func(o *options) { o.session.JuteMaxBuffer = bytes },
 		"jute.maxbuffer %d: is not positive", bytes)}
 }
 
-// WithCreateChroot lets locks make the chroot of the connect string when it is missing. Default: a lock below a chroot
-// that does not exist is ErrInvalid, since the chroot may be misspelt, and the lock would then exclude nobody.
+// WithCreateChroot lets locks make the chroot of the connect string. Default: a missing one is ErrInvalid, since it may be misspelt,
+// and the lock would then exclude nobody.
 func WithCreateChroot() Option {
 	return Option{func(o *options) error { o.session.CreateChroot = true; return nil }}
 }
@@ -96,9 +95,8 @@ func WithAuth(scheme string, cred []byte) Option {
 		"auth scheme %q: is empty", scheme)}
 }
 
-// WithSASL has each connection authenticate by a SASL mechanism, before it is used: session.DigestMD5("user", "password"),
-// Kerberos with the module zklock/kerberos, or one of the program's own.
-// What the servers refuse ends Dial, and every session, with ErrAuth. Default: none.
+// WithSASL has each connection authenticate by a SASL mechanism: session.DigestMD5("user", "password"), Kerberos with the module
+// zklock/kerberos, or one of the program's own. What the servers refuse ends Dial, and every session, with ErrAuth. Default: none.
 func WithSASL(mechanism session.SASL) Option {
 	return Option{unless(mechanism == nil, func(o *options) { o.session.SASL = mechanism }, "SASL mechanism: is nil")}
 }
@@ -113,9 +111,9 @@ func WithDialer(dial session.Dialer) Option {
 	return Option{unless(dial == nil, func(o *options) { o.session.Dial = dial }, "dialer: is nil")}
 }
 
-// WithLogger logs what Hooks report, with the context of LockInfo, and failures that no call returns: the ordinary course of
-// locks at level Debug, sessions that come up or end at Info, a lost connection and a lost lock at Warn. Default: silent, but
-// for a Dial that has no deadline and finds no server.
+// WithLogger logs what Hooks report, with the context of LockInfo, and failures that no call returns: the ordinary course of locks at
+// level Debug, sessions at Info, a lost connection and a lost lock at Warn. Default: silent, but for a Dial that has no deadline
+// and finds no server.
 func WithLogger(log *slog.Logger) Option {
 	return Option{unless(log == nil, func(o *options) { o.session.Logger = log }, "logger: is nil")}
 }
@@ -175,39 +173,37 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 	return o, err
 }
 
-// WithMaxWait bounds every Lock on the lock: after d in line it returns ErrBusy. When there was no connection in all that
-// time, the error matches context.DeadlineExceeded instead, and says which servers were tried. With d = 0 Lock does not wait
-// at all, like TryLock. The context's own deadline counts as well. Default: as long as the context lasts.
+// WithMaxWait bounds every Lock: after d in line it returns ErrBusy, or, without a connection in all that time,
+// context.DeadlineExceeded. With d = 0 Lock does not wait, like TryLock. Default: as long as the context lasts.
 func WithMaxWait(d time.Duration) LockOption {
 	return LockOption{unless(d < 0, func(o *lockOptions) { o.wait, o.waitSet = d, true }, "wait %v: is negative", d)}
 }
 
-// WithMaxHold ends a hold by itself after d, with the cause ErrMaxHold: its context, which has that time as its deadline,
-// ends first, then its znode is deleted. It is a safety net for work that hangs; work that ignores its context is then no
-// longer protected. Default: no limit.
+// WithMaxHold ends a hold after d, with the cause ErrMaxHold: first its context, which has that deadline, then its znode. It is a
+// safety net for work that hangs; work that ignores its context is then not protected. Default: no limit.
 func WithMaxHold(d time.Duration) LockOption {
 	return LockOption{unless(d <= 0, func(o *lockOptions) { o.maxHold = d }, "max hold %v: is not positive", d)}
 }
 
-// WithReentrancy lets a Lock with the context of a hold of the same lock succeed at once. Holds are counted, and the last
-// Unlock releases the lock. It is for a Mutex, RWMutex and MultiLock. Default: such a call is ErrDeadlock.
+// WithReentrancy lets a Lock with the context of a hold of the same lock succeed at once. Holds are counted, and the last Unlock
+// releases the lock. Default: such a call is ErrDeadlock.
 func WithReentrancy() LockOption {
 	return LockOption{func(o *lockOptions) error { o.reentrant = true; return nil }}
 }
 
-// WithOwner names the owner for other clients, beside host and process id. At most 64 KB; errors and lines of the log show
-// 64 characters of it, and escape what is not printable. Default: none.
+// WithOwner names the owner for other clients, beside host and process id. At most 64 KB; errors and logs show 64 characters of it.
+// Default: none.
 func WithOwner(name string) LockOption {
 	return LockOption{unless(len(name) > maxData, func(o *lockOptions) { o.owner = name },
 		"owner of %d bytes: is longer than 64 KB", len(name))}
 }
 
 // WithACL sets the access list of every znode that the lock makes: the contenders' and, where they are missing, the lock's
-// directory and its parents. A directory that exists keeps its own. Default: everybody may do everything.
+// directory and its parents. Default: everybody may do everything.
 //
-// All who use a lock must be able to read each other's znodes, and to create and delete in its directory; those of a
-// semaphore also to write. Who may delete there may delete any contender's znode, also the holder's. A client is not notified
-// when a znode that it may not read goes: it looks again after a session timeout, then at doubling pauses, a minute at most.
+// All who use a lock must be able to read each other's znodes, and to create and delete in its directory; those of a semaphore also
+// to write. Who may delete there may delete the holder's znode. A client is not notified when a znode that it may not read goes: it
+// looks again after a session timeout, then at doubling pauses, a minute at most.
 func WithACL(acl ...zk.ACL) LockOption {
 	return LockOption{unless(len(acl) == 0, func(o *lockOptions) { o.acl = append([]zk.ACL{}, acl...) },
 		"ACL: is empty, so that nobody could ever delete the znode")}
@@ -219,17 +215,15 @@ func WithContainer() LockOption {
 	return LockOption{func(o *lockOptions) error { o.container = true; return nil }}
 }
 
-// WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode: a released
-// hold is passed to the next call that waits in the process, in order of arrival, without a request. That is many hundred
-// times faster than a znode for each call. It is for a Mutex.
+// WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode: a released hold is
+// passed to the next call that waits in the process, in order of arrival, without a request. That is many hundred times faster
+// than a znode for each call.
 //
-// Between processes it is fair in turns. Once another process waits, a process hands on at most 100 times more, and for at
-// most a second; then its calls go to the end of the line. Locks of one path share a znode if they agree in WithOwner,
-// WithACL and WithContainer; others exclude each other through the ensemble as always.
+// Once another process waits, a process hands on at most 100 times more, and for at most a second; then its calls go to the end of
+// the line. Locks share a znode if they agree in path, WithOwner, WithACL and WithContainer.
 //
-// Holds that follow each other on one znode have the same token, which is harmless: only an Unlock lies between them. After
-// any other end, and after a Multi whose outcome is unknown, the next hold has a greater one. Package internal/handoff has
-// the rules in full.
+// Holds that follow each other on one znode have the same token: only an Unlock lies between them. After any other end, and after a
+// Multi whose outcome is unknown, the next hold has a greater one.
 func WithLocalHandoff() LockOption {
 	return LockOption{func(o *lockOptions) error { o.handoff = handoffs; return nil }}
 }

@@ -4,22 +4,21 @@ import (
 	"context"
 )
 
-// RWMutex is a lock that one writer or any number of readers in the whole ensemble can have, in order of arrival: a
-// reader that comes after a waiting writer waits behind it. Like a Mutex it is a description and stores no ownership.
+// RWMutex is a lock that one writer or any number of readers in the whole ensemble can have, in order of arrival: a reader that
+// comes after a waiting writer waits behind it.
 //
-// Its znodes are named as Apache Curator's InterProcessReadWriteLock names them, so that Java programs can share the
-// path. A Mutex can't: ErrConflict.
+// Its znodes are named as Apache Curator's InterProcessReadWriteLock names them, so that Java programs can share the path. A Mutex
+// can't: ErrConflict.
 type RWMutex struct{ lock }
 
-// RWMutex returns the read/write lock whose contenders queue below path. It does no I/O; a path or option that can't work
-// is reported by every call on it (ErrPath, ErrInvalid). Neither lock can be turned into the other: release it, take the
-// other one, and look again at what it protects.
+// RWMutex returns the read/write lock whose contenders queue below path. Neither lock can be turned into the other: release it,
+// take the other one, and look again at what it protects.
 func (c *Client) RWMutex(path string, opts ...LockOption) *RWMutex {
 	return &RWMutex{c.newLock("read/write lock", opts, path)}
 }
 
 // Lock waits until no other client reads or writes and returns the hold of the write lock. Contract and errors are those of
-// Mutex.Lock. With the context of a read hold it is ErrDeadlock, with reentrancy too: the call would wait for that hold.
+// Mutex.Lock. With the context of a read hold it is ErrDeadlock, with reentrancy too.
 func (m *RWMutex) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: kindWrite})
 }
@@ -29,9 +28,9 @@ func (m *RWMutex) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	return use(ctx, m).acquire(ctx, "try lock", LockInfo{Kind: kindWrite, Try: true})
 }
 
-// RLock waits until no writer that came before holds or waits, and returns a hold of the read lock. Contract and errors are
-// those of Mutex.Lock. With the context of a read hold it needs WithReentrancy, since a writer may have queued in between;
-// with that of a write hold it is ErrDeadlock.
+// RLock waits until no writer that came before holds or waits, and returns a hold of the read lock. Contract and errors are those of
+// Mutex.Lock. With the context of a read hold it needs WithReentrancy, since a writer may have queued in between; with that of a
+// write hold it is ErrDeadlock.
 func (m *RWMutex) RLock(ctx context.Context) (context.Context, *Hold, error) {
 	return use(ctx, m).acquire(ctx, "read lock", LockInfo{Kind: kindRead})
 }

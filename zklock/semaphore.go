@@ -9,18 +9,16 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-// Semaphore is a number of permits that holders in the whole ensemble share. Permits are given in order of arrival, all
-// that a call asks for or none: a large request waits its turn and is not starved by small ones. Like a Mutex it is a
-// description and stores no ownership.
+// Semaphore is a number of permits that holders in the whole ensemble share. Permits are given in order of arrival, all that a call
+// asks for or none: a large request waits its turn and is not starved by small ones.
 type Semaphore struct{ lock }
 
-// Semaphore returns the semaphore of size permits whose contenders queue below path. It does no I/O; a path, size or option
-// that can't work is reported by every call on it (ErrPath, ErrInvalid). WithReentrancy and WithLocalHandoff are refused.
+// Semaphore returns the semaphore of size permits whose contenders queue below path. WithReentrancy and WithLocalHandoff are
+// refused.
 //
-// The first client to use the semaphore writes its size to the data of the path's znode. From then on that size counts for
-// all: a program with another one, as during a rolling deploy, goes on with it, and its log has a warning that names both.
-// Resize changes it. Data there that are not this library's stay, and are ErrConflict. With WithContainer the size is deleted
-// with the directory, when that has not been used for a while, unless Resize was called.
+// The first client writes the size to the data of the path's znode. From then on it counts for all: a program with another size,
+// as during a rolling deploy, goes on with it, and logs a warning. Resize changes it. Other data there are ErrConflict, and stay.
+// With WithContainer the size is deleted with the directory, unless Resize was called.
 func (c *Client) Semaphore(path string, size int, opts ...LockOption) *Semaphore {
 	s := &Semaphore{c.newLock(nounSemaphore, opts, path)}
 	s.size = recipe.NewSize(size)
@@ -35,10 +33,10 @@ func checkSize(size int) error {
 	return nil
 }
 
-// Acquire waits until n permits are free and returns the hold of them all. Contract and errors are those of Mutex.Lock;
-// besides: ErrInvalid when n < 1 or n is greater than the size, ErrDeadlock when ctx comes from holds of this semaphore whose
-// permits, with n, are more than its size; both also when a Resize makes it so while the call waits. Deadlock between callers
-// is not detected: two that each hold one of two permits and want another wait for each other.
+// Acquire waits until n permits are free and returns the hold of them all. Contract and errors are those of Mutex.Lock; besides:
+// ErrInvalid when n < 1 or n is greater than the size, ErrDeadlock when ctx comes from holds of this semaphore whose permits, with
+// n, are more than its size. Deadlock between callers is not detected: two that each hold one of two permits and want another wait
+// for each other.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (context.Context, *Hold, error) {
 	return use(ctx, s).acquire(ctx, "acquire", LockInfo{Kind: kindSemaphore, Permits: n})
 }
@@ -54,12 +52,11 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return do(ctx, func(ctx context.Context) (context.Context, *Hold, error) { return s.Acquire(ctx, n) }, fn)
 }
 
-// Resize changes the size at the ensemble, for all clients. A larger size wakes waiters that it has room for; with a smaller
-// one present holders finish, and the first waiter, if it wants more, gets ErrInvalid. With WithContainer the directory stays
-// from then on, so that the size is not lost.
+// Resize changes the size at the ensemble, for all clients. With a smaller one present holders finish, and the first waiter, if it
+// wants more, gets ErrInvalid. With WithContainer the directory stays from then on.
 //
-// Errors: ErrInvalid: the size is not positive. ErrConflict: the path has data that are not this library's.
-// ErrUnknownOutcome: the size may have been changed.
+// Errors: ErrInvalid: the size is not positive. ErrConflict: the path has data that are not this library's. ErrUnknownOutcome: the
+// size may have been changed.
 func (s *Semaphore) Resize(ctx context.Context, size int) error {
 	l := use(ctx, s)
 	if err := checkSize(size); l.err == nil && err != nil {
@@ -70,9 +67,8 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 	})
 }
 
-// Size returns how many permits the semaphore has at the ensemble, and how many of them no contender has or waits for. One
-// that has not been used has the size that this Semaphore would give it. ErrConflict: the path has data that are not this
-// library's.
+// Size returns how many permits the semaphore has at the ensemble, and how many of them no contender has or waits for. One that has
+// not been used has this Semaphore's size. ErrConflict: the path has data that are not this library's.
 func (s *Semaphore) Size(ctx context.Context) (size, free int, err error) {
 	l := use(ctx, s)
 	err = l.withSession(ctx, "size", func(z *session.Session) (err error) {

@@ -30,16 +30,15 @@ type SessionStatus struct {
 	Timeout time.Duration // that the ensemble granted; before it has, the one that is asked for
 	// TickTime is the servers' tick that leases allow for: found out, or WithTickTime's; 0 before a server has answered.
 	TickTime time.Duration
-	// SafeUntil is the instant before which the ensemble can't have ended the session by itself: local clock. It is
-	// confirmed only while something is held, and may be past otherwise.
+	// SafeUntil is the instant, by the local clock, before which the ensemble can't have ended the session by itself. It may
+	// be past while nothing is held.
 	SafeUntil      time.Time
 	EphemeralBytes int   // that the paths of its ephemeral znodes take, of 512 KB: see ErrNoRoom
 	Err            error // why the session is Over: then the next one is being opened, unless it matches ErrClosed
 }
 
-// Status returns what the Client has, without asking the ensemble: it never blocks, and may be called after Close, and by
-// hooks. Holds and waits are those of one moment; one whose Lock returned before Status was called is in it, one whose
-// Unlock was called, or that is known to be lost, is not. It costs a copy of them all, and Lock a map entry.
+// Status returns what the Client has at one moment, without asking the ensemble: it never blocks, and may be called after Close,
+// and by hooks. A hold is in it until its Unlock is called, or it is known to be lost.
 func (c *Client) Status() Status {
 	c.need()
 	st := Status{Session: c.SessionStatus()}
@@ -60,7 +59,7 @@ func (c *Client) Status() Status {
 	return st
 }
 
-// SessionStatus is Status.Session, the part of Status that costs the same however much is held: for a readiness probe.
+// SessionStatus is Status.Session. It costs the same however much is held: for a readiness probe.
 func (c *Client) SessionStatus() SessionStatus {
 	c.need()
 	return sessionStatus(c.present.Load().session)

@@ -69,7 +69,7 @@ func (l *lockFlags) registerLock(a *app, cmd *cobra.Command) {
 // registerKind adds the flags that choose the kind of lock.
 func (l *lockFlags) registerKind(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&l.try, "try", false, "don't wait: 75 when the lock is not free")
+	f.BoolVar(&l.try, "try", false, "don't wait for the lock, only for a server: 75 when the lock is not free")
 	f.BoolVarP(&l.shared, "shared", "s", false, "share the lock with others that use --shared (the readers of a read/write lock)")
 	f.BoolVarP(&l.exclusive, "exclusive", "x", false, "exclude those that use --shared (the writer of a read/write lock); without\n--shared and --exclusive PATH is a plain lock, which can't be mixed with these")
 	f.IntVarP(&l.permits, "permits", "n", 1, "take this many permits of a lock that has --of of them")

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -77,6 +79,8 @@ func (a *app) onlyOnce(l *lockFlags, path string) section {
 			run, err = job.Once(ctx, l.key, work)
 		}
 		switch {
+		case errors.Is(err, zklock.ErrNotRecorded):
+			return fmt.Errorf("the command has ended with 0, but its run could not be recorded, so that it may be run again: %w", err)
 		case err != nil || run.Mine:
 		case a.verbose || !a.quiet && isTerminal(a.err):
 			notice(a.err, "%s: done already, %v", path, run)

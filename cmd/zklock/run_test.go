@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -106,6 +107,16 @@ func TestASignalThatWasIgnoredStaysIgnored(t *testing.T) {
 	require.NoError(t, inner.Process.Signal(syscall.SIGHUP))
 	require.NoError(t, inner.Process.Signal(syscall.SIGTERM), "later, and heard of")
 	inner.exits(7)
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	p.exits(128 + 15)
+}
+
+// A stopped command would hear of the signal only when somebody continues it, and zklock would keep the lock until then.
+func TestACommandThatIsStoppedHearsThatItIsToEnd(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	p := launch(t, s.Addr(), "run", "/l", "--", "sh", "-c", "echo ready; kill -STOP $$; echo on")
+	until(t, "the command has begun", func() bool { return strings.Contains(p.out.String(), "ready") })
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	p.exits(128 + 15)
 }

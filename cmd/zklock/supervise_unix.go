@@ -127,6 +127,9 @@ func (s *supervisor) watch() error {
 			s.guard.proc.kill() // a stopped guard does not guard
 		case sig := <-s.sigs.c:
 			s.child.signal(sig.(syscall.Signal))
+			if sig == syscall.SIGTERM || sig == syscall.SIGHUP { // a stopped command would not hear it
+				s.resume()
+			}
 		case <-lost:
 			lost = nil
 		case <-look.C:
@@ -143,14 +146,19 @@ func (s *supervisor) changed(c change) {
 	if c.stopped != 0 {
 		if s.tty.stopped(c.stopped) {
 			s.sigs.whileRunning()
-			if s.look(); s.killed.IsZero() { // look first: a stopped command must not be continued without the lock
-				s.child.signal(syscall.SIGCONT)
-			}
+			s.resume()
 		}
 		return
 	}
 	s.ended, s.status = true, c.status
 	s.tty.take()
+}
+
+// resume continues a stopped command, but not without the lock.
+func (s *supervisor) resume() {
+	if s.look(); s.killed.IsZero() {
+		s.child.signal(syscall.SIGCONT)
+	}
 }
 
 // reguard replaces a guard that has ended. Without a guard the command could outlive zklock; so when no other can be

@@ -6,7 +6,7 @@ import "github.com/spf13/cobra"
 var topicTexts = []struct{ name, short, text string }{
 	{"exit-codes", "What the exit codes mean", exitTable + `
 
-run, elect and hold use all of them; the other commands 0, 1, 64, 69, 77 and 128+N. leader and break end with 1 when
+run, elect and hold use all of them; the other commands 0, 1, 64, 69, 77 and 128+N. leader and evict end with 1 when
 there is no leader, or no such contender.
 
 The command's own code may be 64 to 77, too. With a code of zklock's own, one of its lines on standard error begins with
@@ -66,7 +66,8 @@ For a session timeout T (--session-timeout, 10 s; the servers may grant another)
   - --max-hold has passed: SIGTERM, and SIGKILL after the grace.
 
 In all these cases zklock ends with 70. --on-loss term sends SIGTERM only, and the command may go on when another client has
-the lock; --on-loss ignore only prints a message, and passes the command's exit code on. The lock is released when no process
+the lock; --on-loss ignore only prints a message, and passes the command's exit code on; but with --once-per or
+--every it is 70 when the run could not be recorded. The lock is released when no process
 of the group is left: processes that the command leaves in the background keep the lock.
 
 --tick is the ensemble's tickTime. Two ticks, but at most half of T, are subtracted from the lease: a server may be that late

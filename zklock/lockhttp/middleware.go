@@ -64,7 +64,8 @@ type Do func(ctx context.Context, work func(ctx context.Context) error) error
 // and the end of a long answer that the server sends then. Nor does the end of the lock interrupt a handler that reads
 // a long body from a slow client, or writes to one: those calls know no context. Deadlines of http.ResponseController,
 // or ReadTimeout and WriteTimeout of the http.Server, bound them. A read deadline goes when the body has been read to
-// its end, as it does without the lock; one that passes before, or that is set later, ends the request's context.
+// its end, as it does without the lock; one that passes before, or that is set later, ends the request's context, and that of
+// later requests on its connection. ReadTimeout begins anew after the wait for a body that is still to be read.
 //
 // The lock is released after the handler has returned, or panicked, and before the end of a short answer is sent: who
 // has read the answer finds the lock free; unless no server is connected, or none answers for a tenth of the session
@@ -118,6 +119,7 @@ func Middleware(wait time.Duration, lock func(*http.Request) (Do, error)) func(h
 					return fmt.Errorf("%w: %w", zklock.ErrBusy, context.Cause(ctx))
 				}
 				served = true
+				allowReading(w, r, body, server)
 				serve(next, w, r, work, body)
 				return nil
 			})
@@ -140,6 +142,16 @@ func fits(wait time.Duration, server *http.Server) bool {
 	}
 	tell("lockhttp: a wait of %v leaves no time for an answer: WriteTimeout is %v", wait, server.WriteTimeout)
 	return false
+}
+
+// allowReading gives the handler the server's ReadTimeout for a body that was not read ahead: the wait has used up the one that
+// began with the request.
+func allowReading(w http.ResponseWriter, r *http.Request, body io.ReadCloser, server *http.Server) {
+	_, ahead := body.(*readBody)
+	if server == nil || server.ReadTimeout <= 0 || r.ProtoMajor != 1 || ahead || body == nil || body == http.NoBody {
+		return
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(server.ReadTimeout)) // a writer without deadlines has none that has passed
 }
 
 // servers has, for each http.Server whose requests have come, a context that ends when the server is shut down.
@@ -232,8 +244,9 @@ func refuse(w http.ResponseWriter, err error) {
 	case errors.Is(err, zklock.ErrClosed), errors.Is(err, context.DeadlineExceeded):
 		w.Header().Set("Retry-After", later)
 		http.Error(w, "the lock service can't be reached", http.StatusServiceUnavailable)
-	case errors.Is(err, context.Canceled): // not by us: by the server's BaseContext, say
+	case errors.Is(err, context.Canceled): // not by us: by the server's BaseContext, say, or by a read deadline that has passed
 		w.Header().Set("Retry-After", soon)
+		w.Header().Set("Connection", "close") // after such a deadline it would end every later request, too
 		http.Error(w, givenUp, http.StatusServiceUnavailable)
 	default:
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)

@@ -286,7 +286,7 @@ func TestTheRequestChoosesItsLockOrNone(t *testing.T) {
 			switch r.Method {
 			case http.MethodOptions:
 				return nil, nil
-			case http.MethodGet:
+			case http.MethodGet, http.MethodHead:
 				return pages.DoRead, nil
 			case http.MethodPost:
 				return func(ctx context.Context, work func(context.Context) error) error {

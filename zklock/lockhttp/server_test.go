@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -104,6 +105,55 @@ func TestBehindARealServer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 299, answer.StatusCode)
 	locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/approve/c")))
+}
+
+// The server's ReadTimeout runs from the request's begin, and the wait for the lock would use it up.
+func TestALongBodyCanBeReadAfterTheWait(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		read := make(chan error, 1)
+		h := lockhttp.Middleware(4*time.Second, byKey(c))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			n, err := io.Copy(io.Discard, r.Body)
+			if err == nil && n != 100<<10 {
+				err = io.ErrShortBuffer
+			}
+			read <- err
+		}))
+		client := start(t, &http.Server{Handler: h, ReadTimeout: time.Second})
+		hold := locktest.Lock(t, c.Mutex("/locks/approve/k"))
+		time.AfterFunc(1500*time.Millisecond, func() { _ = hold.Unlock() })
+		answer, err := client.Post("http://memory/?key=k", "", bytes.NewReader(make([]byte, 100<<10)))
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.NoError(t, <-read)
+	})
+}
+
+// net/http ends the contexts of all later requests on a connection whose read deadline has passed while a handler was at work.
+func TestAClientIsNotKeptOnAConnectionWhoseRequestsAllEnd(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		var once sync.Once
+		h := lockhttp.Middleware(time.Second, byKey(c))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			once.Do(func() {
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+				time.Sleep(400 * time.Millisecond)
+			})
+		}))
+		client := start(t, &http.Server{Handler: h})
+		client.Transport.(*http.Transport).DisableKeepAlives = false
+		defer client.CloseIdleConnections()
+		var got []int
+		for range 3 {
+			answer, err := client.Post("http://memory/?key=k", "", nil)
+			require.NoError(t, err)
+			_, err = io.Copy(io.Discard, answer.Body) // else the connection is not used again
+			require.NoError(t, err)
+			require.NoError(t, answer.Body.Close())
+			got = append(got, answer.StatusCode)
+		}
+		require.Equal(t, []int{200, 503, 200}, got)
+	})
 }
 
 func TestAWaitThatTheServersWriteTimeoutLeavesNoTimeForIsRefused(t *testing.T) {
