@@ -15,10 +15,5 @@ func Sweeping(s *session.Session) bool {
 	return w.running
 }
 
-// Sweep makes the sweeper delete znodes in the background.
-func Sweep(s *session.Session, znodes ...string) {
-	sharedIn(s).sweeper.sweep(leftovers{znodes: znodes})
-}
-
 // NewTicket is newTicket for one queue.
 func NewTicket(q Queue) *Ticket { return newTicket(nil, []Queue{q}) }

@@ -3,9 +3,7 @@ package recipe_test
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,40 +17,6 @@ import (
 func rwName(kind byte, number int32, id int) string {
 	mark := map[byte]string{'R': "__READ__", 'W': "__WRIT__", 'M': "lock-", 'S': "lease-1-"}[kind]
 	return fmt.Sprintf("_c_%08x-0000-4000-8000-000000000000-%s%010d", id, mark, number)
-}
-
-// Each row is a line of readers (R) and writers (W) in order of arrival, and for the contender at own: which one it watches (-1: it
-// holds), the first one in its way, and how many are in its way.
-func TestWhoStandsInAReadersAndAWritersWay(t *testing.T) {
-	for _, k := range []struct {
-		line             string
-		own              int
-		watch, head, num int
-	}{
-		{"R", 0, -1, 0, 0}, {"W", 0, -1, 0, 0},
-		{"RR", 1, -1, 1, 0}, {"RW", 1, 0, 0, 1}, {"WR", 1, 0, 0, 1}, {"WW", 1, 0, 0, 1},
-		{"RRRR", 3, -1, 3, 0}, {"RRRW", 3, 2, 0, 3}, {"WRRW", 3, 2, 0, 3},
-		{"WRRR", 3, 0, 0, 1}, {"WRWR", 3, 2, 0, 2}, {"WWRR", 3, 1, 0, 2}, {"RWRR", 3, 1, 1, 1},
-		{"RWRW", 0, -1, 0, 0}, {"RWRW", 2, 1, 1, 1}, {"RWRW", 1, 0, 0, 1}, {"WRRRW", 0, -1, 0, 0},
-	} {
-		for _, from := range []int32{0, 999999998, 3<<29 - 4} {
-			names := make([]string, len(k.line))
-			for i := range k.line {
-				names[i] = rwName(k.line[i], from+int32(i), len(k.line)-i)
-			}
-			own := names[k.own]
-			shuffled := slices.Clone(names)
-			rand.Shuffle(len(names), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-			shuffled = append(shuffled, "README", "__READ__", "x__WRIT__12")
-			v := recipe.Decide(recipe.Listing{Names: shuffled}, own, 0, nil)
-			want := recipe.Verdict{Present: true, First: names[k.head], Ahead: k.num, Holds: k.watch < 0}
-			if k.watch >= 0 {
-				want.Watch = names[k.watch]
-			}
-			require.Equal(t, want, v, "contender %d of %s, from %d", k.own, k.line, from)
-			require.Equal(t, k.watch < 0, v.Holds)
-		}
-	}
 }
 
 // Contenders of another kind of lock are reported, and never decide who holds.
@@ -87,53 +51,6 @@ func TestEqualNumbersOfAReaderAndAWriterAreToldApartByTheirAge(t *testing.T) {
 	require.Equal(t, later, recipe.Decide(line, writer, 0, nil).Watch)
 	require.True(t, recipe.Decide(in(read, later, writer), later, 0, nil).Holds, "when the writer's has gone")
 	require.Equal(t, read, recipe.Decide(in(read, writer), writer, 0, nil).Watch)
-}
-
-// On random lines, compared with a naive model: the holders are the readers before the first writer, or the first writer. And from
-// each waiter, following what it waits for leads to a holder, so that none waits for ever.
-func TestDecideAgreesWithANaiveModelOfReadersAndWriters(t *testing.T) {
-	seed := rand.Uint64()
-	rnd := rand.New(rand.NewPCG(seed, 1))
-	for range 1000 {
-		n := 1 + rnd.IntN(12)
-		number := rnd.Int32N(3<<29 - 100)
-		var line []string // in order of arrival
-		var kinds []byte
-		for i := range n {
-			kind := "RRW"[rnd.IntN(3)]
-			number += 1 + int32(rnd.IntN(3))
-			line, kinds = append(line, rwName(kind, number, rnd.IntN(1<<30)*16+i)), append(kinds, kind)
-		}
-		list := slices.Clone(line)
-		rnd.Shuffle(n, func(i, j int) { list[i], list[j] = list[j], list[i] })
-		for i, own := range line {
-			holds, watch, ahead := true, "", 0
-			for j := range i {
-				if kinds[i] == 'W' || kinds[j] == 'W' {
-					holds, watch, ahead = false, line[j], ahead+1
-				}
-			}
-			v := recipe.Decide(recipe.Listing{Names: list}, own, 0, nil)
-			require.Equal(t, holds, v.Holds, "seed %d: %s in %v", seed, own, line)
-			require.Equal(t, watch, v.Watch, "seed %d: %s in %v", seed, own, line)
-			require.Equal(t, ahead, v.Ahead, "seed %d: %s in %v", seed, own, line)
-			steps := 0
-			for at := own; !recipe.Decide(recipe.Listing{Names: list}, at, 0, nil).Holds; at = recipe.Decide(recipe.Listing{Names: list}, at, 0, nil).Watch {
-				steps++
-				require.LessOrEqual(t, steps, i, "seed %d: a circle of waiting", seed)
-			}
-		}
-	}
-}
-
-// The names of the kinds, for errors and for displays of the queue.
-func TestKindsHaveNames(t *testing.T) {
-	for kind, name := range map[recipe.Kind]string{
-		recipe.None: "nothing", recipe.Lock: "mutex", recipe.Read: "read lock", recipe.Write: "write lock",
-		recipe.Permits: "semaphore", recipe.Kind(99): "nothing",
-	} {
-		require.Equal(t, name, kind.String())
-	}
 }
 
 const uuid = "0f0e0d0c-0b0a-4908-8706-050403020100"
@@ -212,18 +129,6 @@ func TestNamesOfContenders(t *testing.T) {
 		n, ok := number(name)
 		require.Equal(t, want.Kind != recipe.None, ok, "%q", name)
 		require.Equal(t, want.Number, n, "%q", name)
-	}
-}
-
-func TestEveryNumberThatAServerWritesIsRead(t *testing.T) {
-	for _, mark := range []string{"-lock-", "__lock__", "-__READ__", "-__WRIT__", "__rlock__", "-lease-7-"} {
-		for _, n := range []int32{0, 1, 9, 10, 999_999_999, 1_000_000_000, math.MaxInt32 - 1, math.MaxInt32,
-			math.MinInt32, math.MinInt32 + 1, -1_000_000_000, -999_999_999, -10, -9, -1} {
-			name := fmt.Sprintf("_c_%s%s%010d", uuid, mark, n) // as org.apache.zookeeper.server.PrepRequestProcessor does
-			got, ok := number(name)
-			require.True(t, ok, name)
-			require.Equal(t, n, got, name)
-		}
 	}
 }
 

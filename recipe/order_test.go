@@ -262,28 +262,6 @@ func shuffled(rng *rand.Rand, names []string, more ...string) []string {
 	return all
 }
 
-func TestExactlyOneOfAMutexsContendersHolds(t *testing.T) {
-	for run := range 500 {
-		rng := rand.New(rand.NewPCG(uint64(run), 3))
-		c := someCreation(rng, 1+rng.IntN(20), kinds[0])
-		l := c.listing(rng)
-		holders, watched := 0, map[string]int{}
-		for _, own := range c.names {
-			v := decide(t, l, own, c.czxids)
-			if v.Holds {
-				holders++
-			} else {
-				watched[v.Watch]++
-			}
-		}
-		require.Equal(t, 1, holders)
-		require.Len(t, watched, len(c.names)-1)
-		for name, n := range watched {
-			require.Equal(t, 1, n, "one release wakes one: %s", name)
-		}
-	}
-}
-
 func TestKindsThatShareADirectory(t *testing.T) {
 	all := []recipe.Kind{recipe.Lock, recipe.Read, recipe.Write, recipe.Permits}
 	for _, a := range all {

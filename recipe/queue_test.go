@@ -13,19 +13,6 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-func TestPlacesInLineInWords(t *testing.T) {
-	require.Equal(t, "about to enter the line", recipe.Line{}.String())
-	for ahead, want := range map[int]string{
-		1: "2nd", 2: "3rd", 3: "4th", 9: "10th", 10: "11th", 11: "12th", 12: "13th", 13: "14th", 19: "20th", 20: "21st", 21: "22nd",
-		22: "23rd", 23: "24th", 99: "100th", 100: "101st", 110: "111th", 111: "112th", 112: "113th", 120: "121st", 1000: "1001st",
-	} {
-		require.Equal(t, want+" in line behind host:7", recipe.Line{Ahead: ahead, Holder: "/l/x", Who: "host:7"}.String())
-	}
-	require.Equal(t, "2nd in line behind _c_x-lock-0000000001", recipe.Line{Ahead: 1, Holder: "/l/_c_x-lock-0000000001"}.String(),
-		"the znode's name, as long as nobody knows more")
-	require.Equal(t, "waiting 2nd in line behind host:7", recipe.LineError{Line: recipe.Line{Ahead: 1, Who: "host:7"}}.Error())
-}
-
 func TestTheEndOfAWaitIsFoundInItsError(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	own := errors.New("own reason")

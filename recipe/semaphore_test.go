@@ -109,27 +109,3 @@ func TestDecidePermitsAgreesWithANaiveModel(t *testing.T) {
 		require.Equal(t, stopped, heads == 1, "seed %d: %v for %d", seed, wants, size)
 	}
 }
-
-// Whichever contender leaves, the other holders still hold, and earlier decisions stay true: the permits before a contender can
-// only become fewer.
-func TestPermitsOnceFreeStayFreeWhicheverContenderLeaves(t *testing.T) {
-	seed := rand.Uint64()
-	rnd := rand.New(rand.NewPCG(seed, 3))
-	for range 300 {
-		size := 1 + rnd.IntN(8)
-		var line []string
-		for i := range 2 + rnd.IntN(8) {
-			line = append(line, semName(1+rnd.IntN(size), int32(i), i))
-		}
-		for len(line) > 1 {
-			i := rnd.IntN(len(line))
-			less := slices.Delete(slices.Clone(line), i, i+1)
-			for _, own := range less {
-				was, is := recipe.Decide(recipe.Listing{Names: line}, own, size, nil), recipe.Decide(recipe.Listing{Names: less}, own, size, nil)
-				require.True(t, !was.Holds || is.Holds, "seed %d: %s of %v without %s", seed, own, line, line[i])
-				require.True(t, was.Ahead > 1 || is.Ahead <= 1, "seed %d: %s of %v without %s", seed, own, line, line[i])
-			}
-			line = less
-		}
-	}
-}

@@ -152,15 +152,3 @@ func TestZnodesThatManyCallsGaveUpDuringAnOutageAreDeletedTogether(t *testing.T)
 		require.False(t, recipe.Sweeping(s))
 	})
 }
-
-// A path that is not valid in a request must not keep other znodes from being deleted.
-func TestAPathThatIsRefusedKeepsNothingElseFromBeingSwept(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		one, two := enter(t, queue(), s), enter(t, queue(), s)
-		recipe.Sweep(s, one.Nodes()[0], "", two.Nodes()[0])
-		synctest.Wait()
-		require.Empty(t, srv.Children("/l"))
-		require.False(t, recipe.Sweeping(s))
-	})
-}

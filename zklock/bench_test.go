@@ -142,17 +142,3 @@ func BenchmarkLockUnlockManyLocks(b *testing.B) {
 		workers.Wait()
 	})
 }
-
-func BenchmarkBusyTryLock(b *testing.B) {
-	benchNodes(b, func(b *testing.B, s *locktest.Site) {
-		dir, ctx := s.Path(b), locktest.Late(b)
-		hold := locktest.Lock(b, s.Client(b).Mutex(dir))
-		m := s.Client(b).Mutex(dir)
-		for b.Loop() {
-			if _, _, err := m.TryLock(ctx); err == nil {
-				b.Fatal("got a lock that is held")
-			}
-		}
-		locktest.Unlock(b, hold)
-	})
-}

@@ -2,7 +2,6 @@ package zklock_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"strings"
@@ -21,31 +20,6 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-func TestDialOfAnUnreachableEnsembleNamesEachServerAndItsAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		_, err := zklock.Dial(locktest.Within(t, 2*time.Second), "a:1,b:2/app", zklock.WithDialer(
-			func(_, addr string, _ time.Duration) (net.Conn, error) { return nil, errors.New("nobody at " + addr) }))
-		require.Equal(t, 2*time.Second, time.Since(start))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, `zklock: dial "a:1,b:2/app": `)
-		require.ErrorContains(t, err, "a:1: nobody at a:1")
-		require.ErrorContains(t, err, "b:2: nobody at b:2")
-		time.Sleep(10 * time.Second) // what was started ends by itself
-	})
-}
-
-func TestDialWithCredentialsThatAreRefused(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		_, err := zklock.Dial(locktest.Soon(t), srv.Addr(), zklock.WithDialer(srv.Dial), zklock.WithAuth("nonesuch", []byte("secret-word")))
-		require.ErrorIs(t, err, zklock.ErrAuth)
-		require.ErrorContains(t, err, "nonesuch")
-		require.NotContains(t, err.Error(), "secret-word")
-		time.Sleep(time.Minute)
-		require.Empty(t, srv.Sessions())
-	})
-}
-
 func TestTheClientsSessionIsForTheProgramsOwnReadsAndWrites(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
@@ -62,24 +36,6 @@ func TestTheClientsSessionIsForTheProgramsOwnReadsAndWrites(t *testing.T) {
 		require.Equal(t, []byte("x"), data)
 		require.Len(t, srv.Sessions(), 1)
 		require.Equal(t, 1, srv.Connections(), "no second connection")
-	})
-}
-
-func TestSessionWaitsAsLongAsItsContextLasts(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv)
-		s, err := unsealed.Session(locktest.Soon(t), c)
-		require.NoError(t, err)
-		srv.Leader().Down()
-		require.NoError(t, srv.Expire(s.ID()))
-		<-s.Done()
-		start := time.Now()
-		_, err = unsealed.Session(locktest.Within(t, 5*time.Second), c)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, 5*time.Second, time.Since(start))
-		srv.Leader().Up()
-		_, err = unsealed.Session(locktest.Within(t, 5*time.Second), c)
-		require.NoError(t, err)
 	})
 }
 

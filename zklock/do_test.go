@@ -30,19 +30,6 @@ func TestDoReleasesWhenItsFunctionPanics(t *testing.T) {
 	})
 }
 
-func TestALossThatTheFunctionDidNotNoticeIsNoSuccess(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		m := locktest.Dial(t, srv).Mutex("/l")
-		err := m.Do(locktest.Soon(t), func(ctx context.Context) error {
-			time.Sleep(time.Second)
-			require.NoError(t, srv.Delete("/l/"+srv.Children("/l")[0]))
-			<-ctx.Done()
-			return nil
-		})
-		require.ErrorIs(t, err, zklock.ErrNodeDeleted)
-	})
-}
-
 func TestDosContextEndsWithTheCallersAndTheLockIsReleasedAfterwards(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		m := locktest.Dial(t, srv).Mutex("/l")
@@ -68,18 +55,6 @@ func TestDosContextEndsWithTheCallersAndTheLockIsReleasedAfterwards(t *testing.T
 		})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Empty(t, srv.Children("/l"))
-	})
-}
-
-func TestDosContextIsOverWhenItHasReturned(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		var leaked context.Context
-		require.NoError(t, locktest.Dial(t, srv).Mutex("/l").Do(locktest.Soon(t), func(ctx context.Context) error {
-			leaked = ctx
-			return nil
-		}))
-		require.Error(t, leaked.Err())
-		require.ErrorIs(t, context.Cause(leaked), zklock.ErrUnlocked)
 	})
 }
 
@@ -124,19 +99,6 @@ func TestMultiCommitsOnlyWhileTheLockIsHeld(t *testing.T) {
 		node, _ := srv.Node("/counter")
 		require.Equal(t, []byte("1"), node.Data, "nothing was written without the lock")
 		require.ErrorIs(t, h.Err(), zklock.ErrNodeDeleted, "and the hold knows")
-	})
-}
-
-func TestCheckWhoseContextEndsSaysNothingAboutTheLock(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		h := locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
-		failure := srv.Inject(fault.Hold().Op(fault.OpSync))
-		err := h.Check(locktest.Within(t, time.Second))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.NotErrorIs(t, err, zklock.ErrLost)
-		require.NoError(t, h.Err())
-		failure.Remove()
-		require.NoError(t, h.Check(locktest.Soon(t)))
 	})
 }
 

@@ -201,27 +201,6 @@ func TestObservingEndsWithItsContextAndSaysSo(t *testing.T) {
 	}
 }
 
-// The body of the loop runs for longer than the session, and then ends ctx: the last error is that of ctx.
-func TestObservingEndsWithItsContextsErrorWhateverElseHasEnded(t *testing.T) {
-	for range 20 { // which of the two ends is seen first is random
-		locktest.Simulate(t, func(s *locktest.Sim) {
-			dir, watcher := s.Dir("/e"), s.Client()
-			lead(s, s.Client().Election(dir), "a")
-			ctx, cancel := context.WithCancel(s.Context())
-			defer cancel()
-			var last error
-			for _, err := range watcher.Election(dir).Observe(ctx) {
-				if last = err; err == nil {
-					require.NoError(s, s.Server.Expire(watcher.SessionID()))
-					synctest.Wait()
-					cancel()
-				}
-			}
-			require.ErrorIs(s, last, context.Canceled)
-		})
-	}
-}
-
 func TestBreakingOutOfObservingLeavesNothing(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, watcher := s.Dir("/e"), s.Client(), s.Client()

@@ -26,9 +26,9 @@ var (
 	// ErrLeaseOver says that nothing was heard for so long that the ensemble may have ended the session.
 	ErrLeaseOver = session.ErrLeaseOver
 	// ErrNodeDeleted says that another client deleted the hold's znode, as admin.Evict does, or ended its session by force.
-	ErrNodeDeleted error = &lossError{"zklock: the lock's znode was deleted by somebody else"}
+	ErrNodeDeleted error = session.Loss("zklock: the lock's znode was deleted by somebody else")
 	// ErrMaxHold says that WithMaxHold's time was over.
-	ErrMaxHold error = &lossError{"zklock: held for longer than the maximum"}
+	ErrMaxHold error = session.Loss("zklock: held for longer than the maximum")
 )
 
 // Failures of a call.
@@ -70,11 +70,6 @@ type closedError struct{}
 
 func (closedError) Error() string { return "zklock: client closed" }
 func (closedError) Unwrap() error { return ErrClosed }
-
-type lossError struct{ msg string }
-
-func (e *lossError) Error() string        { return e.msg }
-func (e *lossError) Is(target error) bool { return target == ErrLost }
 
 // Error is the failure of a call.
 type Error struct {

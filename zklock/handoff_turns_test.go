@@ -303,21 +303,6 @@ func TestTheListOfALaggingServerMissesNoContenderForGood(t *testing.T) {
 	})
 }
 
-func TestOtherZnodesInTheDirectoryAreNoContendersThatWait(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		m := s.Client().Mutex("/l", zklock.WithHandoffs(1))
-		h := s.Lock(m)
-		for i, name := range []string{"config", "lock", "_c_x", "lock-12", "x-lock-00000000001", "lease"} {
-			require.NoError(s, s.Server.Create("/l/"+name, nil), i)
-		}
-		calls := inLine(s, m, 10)
-		require.Equal(s, 10, turns(s, h, calls, 200*time.Millisecond))
-		s.Unlock(calls[9].Get(s))
-		require.Len(s, s.Server.Children("/l"), 6)
-		require.Zero(s, s.Server.WatchCount())
-	})
-}
-
 // Only the holder's process watches the directory; those that wait watch their predecessors.
 func TestOnlyTheHoldersProcessWatchesTheDirectory(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {

@@ -269,18 +269,8 @@ func (c holdContext) Value(key any) any {
 		return n
 	}
 	// The session's context has no values but the one that lets package context cancel its children without a goroutine.
-	return joinedContext{c.Context, c.values}.Value(key)
-}
-
-// joinedContext has the values of a second context for keys that the first has none for.
-type joinedContext struct {
-	context.Context
-	second context.Context
-}
-
-func (c joinedContext) Value(key any) any {
 	if v := c.Context.Value(key); v != nil {
 		return v
 	}
-	return c.second.Value(key)
+	return c.values.Value(key)
 }

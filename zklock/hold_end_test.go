@@ -197,23 +197,3 @@ func TestAllZnodesOfAHoldGoWhateverEndsIt(t *testing.T) {
 	}
 	locktest.EachSeed(t, runs, endHold)
 }
-
-// A MultiLock that lost one of its znodes, and whose holder hangs, is free at its maximum (scenario 61).
-func TestAMultiLockThatLostAZnodeAndHangsIsFreeAtItsMaximum(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dirs, c := dirs(s, 3), s.Client()
-		h := takeAll(s, c.MultiLock(dirs, zklock.WithMaxHold(5*time.Second)))
-		began := time.Now()
-		require.NoError(s, s.Server.Delete(h.Nodes()[1]))
-		next := locktest.Go(s.Context(), s.Client().MultiLock(dirs).Lock)
-		<-h.Context().Done()
-		require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted)
-		require.False(s, next.Over(), "it may still be at work")
-		after := next.Get(s)
-		require.Equal(s, 5*time.Second, next.At.Sub(began))
-		require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted, "the first cause stays")
-		require.ErrorIs(s, h.Unlock(), zklock.ErrNodeDeleted)
-		s.Unlock(after)
-		emptyAll(s, 0, dirs)
-	})
-}

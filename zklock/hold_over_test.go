@@ -3,7 +3,6 @@ package zklock_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,56 +63,6 @@ func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 				require.Equal(s, token, l.Token())
 				require.Equal(s, node, l.Node())
 			})
-		})
-	}
-}
-
-// If the ensemble is silent, the work has a twentieth of the timeout to stop in, after a twenty-fifth that the client's own
-// goroutines may take to end its context.
-func TestTheContextEndsLongEnoughBeforeSafeUntilForTheWorkToStop(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c := s.Client()
-		h := s.Lock(c.Mutex(s.Dir("/l")))
-		timeout := c.Current().Timeout()
-		time.Sleep(time.Minute)
-		s.Server.Leader().Down()
-		<-h.Context().Done()
-		require.ErrorIs(s, h.Err(), zklock.ErrLeaseOver)
-		require.InDelta(s, timeout/25+timeout/20, time.Until(h.SafeUntil()), float64(5*time.Millisecond))
-	})
-}
-
-// If a hold ends by itself at the moment of its Unlock, Unlock returns nil, or an error that names the call and the lock and
-// matches the cause of the context's end.
-func TestAnUnlockThatMeetsTheEndOfItsHoldNamesTheCallAndTheLock(t *testing.T) {
-	ends := map[string]func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold){
-		"closed":            func(s *locktest.Sim, c *locktest.Client, _ *zklock.Hold) { _ = c.Close() },
-		"held for too long": func(*locktest.Sim, *locktest.Client, *zklock.Hold) { time.Sleep(time.Second) },
-		"session expired":   func(s *locktest.Sim, c *locktest.Client, _ *zklock.Hold) { _ = s.Server.Expire(c.Status().Session.ID) },
-		"znode deleted":     func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) { _ = s.Server.Delete(h.Node()) }, // gone by itself, perhaps
-	}
-	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			for _, opts := range [][]zklock.LockOption{nil, {zklock.WithHandoffs(2)}} {
-				locktest.Simulate(t, func(s *locktest.Sim) {
-					c := s.Client()
-					h := s.Lock(c.Mutex(s.Dir("/l"), append(opts, zklock.WithMaxHold(time.Second))...))
-					var both sync.WaitGroup
-					both.Go(func() { end(s, c, h) })
-					if name == "held for too long" {
-						time.Sleep(time.Second)
-					}
-					err := h.Unlock()
-					both.Wait()
-					if err != nil {
-						require.ErrorContains(s, err, "zklock: unlock /l: ")
-						require.True(s, errors.Is(err, zklock.ErrLost) || errors.Is(err, zklock.ErrClosed), "%v", err)
-					}
-					if why := context.Cause(h.Context()); !errors.Is(why, zklock.ErrUnlocked) {
-						require.ErrorIs(s, err, why)
-					}
-				})
-			}
 		})
 	}
 }

@@ -225,20 +225,6 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 	})
 }
 
-func TestMaxHoldIsToldAsALoss(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		ta, c := dialWithJournal(t, srv)
-		h := locktest.Lock(t, c.Mutex("/l", zklock.WithMaxHold(time.Minute)))
-		ta.told(t, "asked", "acquired")
-		require.ErrorIs(t, locktest.End(h), zklock.ErrMaxHold)
-		lost := ta.told(t, "lost")[0].(zklock.LockInfo)
-		require.Equal(t, time.Minute, lost.Held)
-		require.ErrorIs(t, lost.Err, zklock.ErrMaxHold)
-		require.ErrorIs(t, h.Unlock(), zklock.ErrLost)
-		require.Empty(t, ta.diary.read())
-	})
-}
-
 func TestDoubtAndTheEndOfTheSessionAreTold(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		ta, c := dialWithJournal(t, srv)

@@ -1,10 +1,8 @@
 package zklock_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -147,64 +145,6 @@ func TestHooksAreToldOfTheEndOfASessionAndOfWhatIsMadeAgain(t *testing.T) {
 		require.Subset(t, []string{"lost", "session over"}, d.read(), "in whichever order")
 		require.ErrorIs(t, d.lastLock("lost").Err, zklock.ErrClosed)
 		require.ErrorIs(t, h.Err(), zklock.ErrClosed)
-	})
-}
-
-func TestHooksMayUseTheLibrary(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		var c *zklock.Client
-		seen := make(chan error, 20)
-		ask := func(path string) {
-			_, h, err := c.Mutex("/hook" + path).TryLock(context.Background())
-			if err == nil {
-				err = h.Unlock()
-			}
-			seen <- err
-		}
-		c = locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{
-			Acquired: func(i zklock.LockInfo) {
-				if i.Path == "/l" {
-					ask("1")
-				}
-			},
-			Released: func(i zklock.LockInfo) {
-				if i.Path == "/l" {
-					ask("2")
-				}
-			},
-			Lost: func(i zklock.LockInfo) { ask("3") },
-		}))
-		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
-		require.NoError(t, <-seen)
-		require.NoError(t, <-seen)
-		h := locktest.Lock(t, c.Mutex("/l"))
-		require.NoError(t, <-seen)
-		time.Sleep(time.Second)
-		require.NoError(t, srv.Delete(h.Node()))
-		require.NoError(t, <-seen)
-	})
-}
-
-func TestTheLoggerIsToldOfSessionsAndLosses(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		var l logText
-		c := locktest.Dial(t, srv, zklock.WithAuth("digest", []byte("user:hidden")),
-			zklock.WithLogger(slog.New(slog.NewTextHandler(&l, &slog.HandlerOptions{Level: slog.LevelDebug}))))
-		h := locktest.Lock(t, c.Mutex("/l"))
-		require.Contains(t, l.settled(), "session connected")
-		require.NotContains(t, l.settled(), "lock lost")
-		time.Sleep(time.Second)
-		require.NoError(t, srv.Delete(h.Node()))
-		require.Contains(t, l.settled(), "lock lost")
-		require.Contains(t, l.settled(), "path=/l")
-		s, err := unsealed.Session(locktest.Soon(t), c)
-		require.NoError(t, err)
-		require.NoError(t, srv.Expire(s.ID()))
-		srv.DropConnections()
-		<-s.Done()
-		require.Contains(t, l.settled(), "session over")
-		require.NoError(t, c.Close())
-		require.NotContains(t, l.settled(), "hidden", "credentials are nobody's business")
 	})
 }
 

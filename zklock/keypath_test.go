@@ -1,13 +1,11 @@
 package zklock_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zklock"
@@ -80,38 +78,5 @@ func FuzzKeyPath(f *testing.F) {
 				t.Error(err)
 			}
 		}
-	})
-}
-
-// Every kind of lock accepts the paths of KeyPath, and refuses that of the empty key.
-func TestEveryKindOfLockTakesAKeyPath(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c, ctx := s.Client(), s.Context()
-		for _, key := range []string{"..", "a/b", "\x00\xff", "zookeeper", "x-lock-0000000001", strings.Repeat("ü", 9999), ""} {
-			for _, root := range []string{"/", "/locks"} {
-				p := zklock.KeyPath(root, key)
-				for kind, lock := range map[string]locktest.Acquire{
-					"mutex": c.Mutex(p).Lock,
-					"rw":    c.RWMutex(p + "rw").RLock,
-					"semaphore": func(ctx context.Context) (context.Context, *zklock.Hold, error) {
-						return c.Semaphore(p+"s", 2).Acquire(ctx, 1)
-					},
-					"multi":    c.MultiLock([]string{p}).Lock,
-					"election": locktest.Campaign(c.Election(p), ""),
-				} {
-					if key == "" {
-						if kind != "rw" && kind != "semaphore" { // with one letter more, so that the kinds do not share a directory
-							_, _, err := lock(ctx)
-							require.ErrorIs(s, err, zklock.ErrPath, kind)
-						}
-						continue
-					}
-					_, h, err := lock(ctx)
-					require.NoError(s, err, "%s at %s", kind, p)
-					s.Unlock(h)
-				}
-			}
-		}
-		require.NoError(s, s.Lock(c.Mutex("/locks")).Unlock(), "none of its children stands in the root's own line")
 	})
 }

@@ -5,13 +5,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
@@ -124,21 +122,6 @@ func TestAskingAHoldsContextMakesNoGarbage(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = ctx.Err(), ctx.Done() }))
 }
 
-func BenchmarkHoldContextErr(b *testing.B) {
-	srv := zktest.Run(b)
-	c, err := zklock.Dial(b.Context(), srv.Addr())
-	require.NoError(b, err)
-	defer c.Close()
-	_, h, err := c.Mutex("/l").Lock(b.Context())
-	require.NoError(b, err)
-	ctx := h.Context()
-	for b.Loop() {
-		if ctx.Err() != nil {
-			b.Fatal(h.Err())
-		}
-	}
-}
-
 // The work of Do ends by the deadline of the caller's context, and each of the two contexts has a timer for it. When the
 // work's context has ended, so has the caller's. (After a stop of the process many timers are due at once, in any order.)
 func TestAWorkThatEndsByTheCallersDeadlineDoesNotEndBeforeIt(t *testing.T) {
@@ -164,26 +147,6 @@ func TestAWorkThatEndsByTheCallersDeadlineDoesNotEndBeforeIt(t *testing.T) {
 			}
 			workers.Wait()
 			require.Zero(s, early.Load(), "of 30 calls failed with a deadline that had not come for their caller")
-		})
-	}
-}
-
-// The notification of the deletion of a hold's znode is lost, and a heartbeat finds the znode gone.
-func TestAHoldWhoseZnodeIsGoneIsToldByAHeartbeat(t *testing.T) {
-	for name, opts := range map[string][]zklock.LockOption{"alone": nil, "shared": {zklock.WithHandoffs(2)}} {
-		t.Run(name, func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				c := s.Client()
-				h, other := s.Lock(c.Mutex("/locks/a", opts...)), s.Lock(c.Mutex("/locks/b"))
-				time.Sleep(time.Minute)
-				s.Server.Inject(fault.DropReply().Op(fault.OpNotify))
-				require.NoError(s, s.Server.Delete(h.Node()))
-				synctest.Wait()
-				require.NoError(s, h.Err(), "nobody has said so")
-				time.Sleep(session.DefaultTimeout / 2) // two heartbeats
-				require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted)
-				require.NoError(s, other.Err())
-			})
 		})
 	}
 }

@@ -69,20 +69,6 @@ func TestTheContextThatLockGivesEndsWithTheHoldAndWithItsCaller(t *testing.T) {
 	}
 }
 
-// The hold is the caller's until Unlock, however the caller's context has ended.
-func TestAHoldOutlivesTheContextThatItsLockWasCalledWith(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		ctx, cancel := context.WithCancel(s.Context())
-		work, h, err := s.Client().Mutex("/l").Lock(ctx)
-		require.NoError(s, err)
-		cancel()
-		<-work.Done()
-		require.NoError(s, h.Context().Err())
-		require.NoError(s, h.Check(s.Context()))
-		s.Unlock(h)
-	})
-}
-
 // Each of two holds of one lock has its own caller.
 func TestAFurtherHoldsContextEndsWithItsOwnCaller(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {

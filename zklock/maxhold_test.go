@@ -43,21 +43,6 @@ func TestMaxHoldEndsTheContextFirstAndThenTheZnode(t *testing.T) {
 	})
 }
 
-func TestMaxHoldDoesNotTouchAHoldThatWasReleased(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv)
-		m := c.Mutex("/l", zklock.WithMaxHold(time.Minute))
-		h := locktest.Lock(t, m)
-		time.Sleep(59 * time.Second)
-		locktest.Unlock(t, h)
-		next := locktest.Lock(t, m)
-		time.Sleep(30 * time.Second)
-		require.Equal(t, zklock.ErrUnlocked, h.Err())
-		require.NoError(t, next.Err(), "each hold has a time of its own")
-		require.NoError(t, next.Check(locktest.Soon(t)))
-	})
-}
-
 func TestMaxHoldWhileTheServerIsAway(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv, zklock.WithSessionTimeout(40*time.Second))

@@ -197,37 +197,6 @@ func TestAMultiLocksReleaseThatLeavesAPlaceBehindSaysSo(t *testing.T) {
 	}
 }
 
-// Another client deletes one of the znodes of a waiter: it queues again with all of them, also if that znode was first in
-// its queue already, where no further notification would come.
-func TestAWaitingMultiLockOneOfWhoseZnodesIsDeletedQueuesAgain(t *testing.T) {
-	for busy := range 3 {
-		for gone := range 3 {
-			for _, waited := range []time.Duration{400 * time.Millisecond, 10 * time.Minute} {
-				t.Run(fmt.Sprintf("waits for %d, loses %d after %v", busy, gone, waited), func(t *testing.T) {
-					locktest.Simulate(t, func(s *locktest.Sim) {
-						dirs, c, other := dirs(s, 3), s.Client(), s.Client()
-						h := s.Lock(other.Mutex(dirs[busy]))
-						call := locktest.Go(s.Context(), c.MultiLock(dirs).Lock)
-						time.Sleep(waited)
-						line := locktest.Contenders(s.Server.Children(dirs[gone]))
-						require.NoError(s, s.Server.Delete(dirs[gone]+"/"+line[len(line)-1]))
-						s.Until(time.Second, "it stands again", func() bool {
-							now := locktest.Contenders(s.Server.Children(dirs[gone]))
-							return len(now) > 0 && now[len(now)-1] != line[len(line)-1]
-						})
-						require.False(s, call.Over())
-						s.Unlock(h)
-						ownedAll(s, c, call.Get(s), dirs...)
-						for _, dir := range dirs {
-							require.Len(s, s.Server.Children(dir), 1)
-						}
-					})
-				})
-			}
-		}
-	}
-}
-
 // A waiter is first in one of its queues. Its znode there is deleted, and another client takes that lock, just before the
 // waiter's other locks become free.
 func TestAMultiLockDoesNotBeginWithAZnodeThatIsGone(t *testing.T) {

@@ -95,51 +95,6 @@ func TestAMultiLockThatLastsWatchesEachOfItsZnodesOnce(t *testing.T) {
 	})
 }
 
-// One token covers all paths, and is greater than that of every earlier holder of any of them.
-func TestAMultiLocksTokenIsGreaterThanEveryEarlierHoldersOfAnyPath(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dirs, a, b := dirs(s, 3), s.Client(), s.Client()
-		var last zklock.Token
-		for i := range 12 {
-			var h *zklock.Hold
-			switch i % 4 {
-			case 0:
-				h = takeAll(s, a.MultiLock(dirs))
-			case 1:
-				h = s.Lock(b.Mutex(dirs[i%3]))
-			case 2:
-				h = takeAll(s, b.MultiLock([]string{dirs[2], dirs[0]}))
-			case 3: // a directory that is made anew, and begins to count again
-				s.RemoveDir(dirs[1], true)
-				h = takeAll(s, a.MultiLock(dirs[1:]))
-			}
-			require.Greater(s, h.Token(), last)
-			last = h.Token()
-			s.Unlock(h)
-		}
-	})
-}
-
-func TestAMultiLockAndAMutexOfOneOfItsPathsExcludeEachOtherInOrder(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dirs, a, b, c := dirs(s, 2), s.Client(), s.Client(), s.Client()
-		h := takeAll(s, a.MultiLock(dirs))
-		_, _, err := b.Mutex(dirs[1]).TryLock(s.Context())
-		require.ErrorIs(s, err, zklock.ErrBusy)
-		first := locktest.Go(s.Context(), b.Mutex(dirs[1]).Lock)
-		require.False(s, first.Over())
-		second := locktest.Go(s.Context(), c.MultiLock(dirs).Lock)
-		require.False(s, second.Over())
-		s.Unlock(h)
-		require.True(s, first.Over())
-		require.False(s, second.Over(), "it came later, and holds nothing while it waits for the second path")
-		_, _, err = a.Mutex(dirs[0]).TryLock(s.Context())
-		require.ErrorIs(s, err, zklock.ErrBusy)
-		s.Unlock(first.Get(s))
-		ownedAll(s, c, second.Get(s), dirs...)
-	})
-}
-
 func TestAMultiLockOfPathsThatCanNotWorkIsRefusedBeforeAnyRequest(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dirs, c := dirs(s, 2), s.Client()

@@ -2,7 +2,6 @@ package zklock_test
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"log/slog"
 	"net"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -20,7 +18,6 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
-	"github.com/zklock/locker/zktest/fault"
 )
 
 // noDial fails the test when anything is dialled.
@@ -59,18 +56,6 @@ func TestBadOptionsAreRefusedBeforeAnyDial(t *testing.T) {
 	}
 }
 
-func TestBadConnectStringsAreRefusedBeforeAnyDial(t *testing.T) {
-	for connect, want := range map[string]error{
-		"": zklock.ErrInvalid, ",": zklock.ErrInvalid, "zk1:": zklock.ErrInvalid, "zk1:99999": zklock.ErrInvalid, "zk1 zk2": zklock.ErrInvalid,
-		"zookeeper://zk1/app": zklock.ErrInvalid,
-		"/app":                zklock.ErrInvalid, "zk1/app/": zklock.ErrPath, "zk1//": zklock.ErrPath, "zk1/a/../b": zklock.ErrPath, "zk1/\x00": zklock.ErrPath,
-	} {
-		_, err := zklock.Dial(context.Background(), connect, noDial(t))
-		require.ErrorIs(t, err, want, "%q", connect)
-		require.ErrorContains(t, err, "zklock: dial", "%q", connect)
-	}
-}
-
 func TestEveryOptionOfAClientIsTaken(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv, zklock.WithSessionTimeout(20*time.Second), zklock.WithTickTime(3*time.Second),
@@ -83,15 +68,6 @@ func TestEveryOptionOfAClientIsTaken(t *testing.T) {
 			h := locktest.Lock(t, c.Mutex("/x"+acl[0].ID[:1], zklock.WithACL(acl...)))
 			locktest.Unlock(t, h)
 		}
-	})
-}
-
-func TestTLSIsOnTopOfTheDialer(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) { // which does not support it
-		_, err := zklock.Dial(locktest.Within(t, time.Second), srv.Addr(), zklock.WithDialer(srv.Dial), zklock.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		time.Sleep(time.Minute)
-		require.Empty(t, srv.Sessions())
 	})
 }
 
@@ -199,41 +175,6 @@ func TestAnOwnerThatIsNotPrintableIsEscapedInEveryText(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, owner, line[0].Owner, "for a program it is what was given")
 		locktest.Unlock(t, h)
-	})
-}
-
-func TestWithWaitBoundsALockAndZeroMeansNotToWait(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
-		h := locktest.Lock(t, a.Mutex("/l"))
-		start := time.Now()
-		_, _, err := b.Mutex("/l", zklock.WithMaxWait(5*time.Second)).Lock(locktest.Within(t, time.Minute))
-		require.Equal(t, 5*time.Second, time.Since(start))
-		require.ErrorIs(t, err, zklock.ErrBusy)
-		require.NotErrorIs(t, err, context.DeadlineExceeded, "the deadline was not the caller's")
-		require.ErrorContains(t, err, "gave up after 5s")
-		synctest.Wait()
-		require.Len(t, srv.Children("/l"), 1)
-
-		_, _, err = b.Mutex("/l", zklock.WithMaxWait(time.Minute)).Lock(locktest.Within(t, time.Second))
-		require.ErrorIs(t, err, context.DeadlineExceeded, "the caller's own deadline is kept")
-		require.NotErrorIs(t, err, zklock.ErrBusy)
-
-		writes := srv.Requests()[fault.OpCreate]
-		start = time.Now()
-		_, _, err = b.Mutex("/l", zklock.WithMaxWait(0)).Lock(locktest.Within(t, time.Minute))
-		require.ErrorIs(t, err, zklock.ErrBusy)
-		require.Zero(t, time.Since(start))
-		require.Equal(t, writes, srv.Requests()[fault.OpCreate])
-
-		got := make(chan error, 1)
-		go func() {
-			_, _, err := b.Mutex("/l", zklock.WithMaxWait(time.Minute)).Lock(context.Background())
-			got <- err
-		}()
-		time.Sleep(30 * time.Second)
-		locktest.Unlock(t, h)
-		require.NoError(t, <-got)
 	})
 }
 

@@ -57,20 +57,3 @@ func TestAReadUnderAWriteAndAWriteUnderAReadAreDeadlocks(t *testing.T) {
 		s.NothingLeft(dir)
 	})
 }
-
-// Without reentrancy every lock under a hold of the same lock is refused at once.
-func TestWithoutReentrancyALockUnderAHoldIsADeadlock(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/locks/a"), s.Client()
-		m := c.RWMutex(dir)
-		for _, outer := range []locktest.Acquire{m.Lock, m.RLock} {
-			h := s.Take(outer)
-			for _, inner := range []locktest.Acquire{m.Lock, m.RLock, m.TryLock, m.TryRLock} {
-				_, _, err := inner(h.Context())
-				require.ErrorIs(s, err, zklock.ErrDeadlock)
-			}
-			s.Unlock(h)
-		}
-		s.NothingLeft(dir)
-	})
-}

@@ -236,21 +236,6 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 	})
 }
 
-// Queue returns when its ctx ends.
-func TestQueueEndsWithItsContext(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/l"), s.Client()
-		plantData(s, dir, 1000, nil)
-		s.Server.Inject(fault.DelayReply(time.Second).Op(fault.OpExists))
-		began := time.Now()
-		ctx, cancel := context.WithTimeout(s.Context(), 300*time.Millisecond)
-		defer cancel()
-		_, err := locktest.Queue(ctx, c.Client, dir)
-		require.ErrorIs(s, err, context.DeadlineExceeded)
-		require.Equal(s, 300*time.Millisecond, time.Since(began))
-	})
-}
-
 // Many calls of one client on a lock with a long list do not request it all at once.
 func TestScenario50_ManyCallsOnALockWithALongListCostNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {

@@ -66,11 +66,3 @@ func TestATickIsFoundOutOnceForEachClient(t *testing.T) {
 		}
 	}, zktest.WithTick(3*time.Second))
 }
-
-func TestWithServerTickOverridesWhatIsFoundOut(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv, zklock.WithTickTime(time.Second))
-		require.Equal(t, time.Second, c.SessionStatus().TickTime)
-		require.Equal(t, 1, srv.Requests()[fault.OpConnect], "nothing is asked")
-	})
-}

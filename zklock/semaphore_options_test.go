@@ -2,9 +2,7 @@ package zklock_test
 
 import (
 	"context"
-	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -34,32 +32,6 @@ func TestAWaitForPermitsThatEndsDuringAnotherLookIsBusy(t *testing.T) {
 		require.NotErrorIs(s, waiter.Err, context.DeadlineExceeded)
 		s.Unlock(h)
 		s.Unlock(behind.Get(s))
-		s.NothingLeft(dir)
-	})
-}
-
-// Hooks report a waiter's place, and its error names the holder, also after the contenders before it have changed.
-func TestAWaiterForPermitsKnowsWhoIsBeforeIt(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir := s.Dir("/locks/a")
-		var told []int
-		c := s.Client(zklock.WithHooks(zklock.Hooks{Queued: func(i zklock.LockInfo) { told = append(told, i.Ahead) }}))
-		one := s.Take(locktest.Permits(s.Client().Semaphore(dir, 2, zklock.WithOwner("one")), 1))
-		two := s.Take(locktest.Permits(s.Client().Semaphore(dir, 2, zklock.WithOwner("two")), 1))
-		head := s.Start(locktest.Permits(s.Client().Semaphore(dir, 2, zklock.WithOwner("three")), 1))
-		ctx, cancel := context.WithTimeout(s.Context(), time.Hour)
-		defer cancel()
-		call := locktest.Go(ctx, locktest.Permits(c.Semaphore(dir, 2), 2))
-		synctest.Wait()
-		time.Sleep(time.Minute)
-		s.Unlock(one)
-		time.Sleep(time.Minute)
-		<-call.Done
-		require.ErrorIs(s, call.Err, context.DeadlineExceeded)
-		require.ErrorContains(s, call.Err, "2nd in line behind two")
-		require.Equal(s, []int{2, 1}, slices.Compact(told))
-		s.Unlock(two)
-		s.Unlock(head.Get(s))
 		s.NothingLeft(dir)
 	})
 }
@@ -99,27 +71,5 @@ func TestASemaphoreThatIsRefusedLeavesNoSize(t *testing.T) {
 			require.Empty(s, n.Data)
 		}
 		s.Unlock(h)
-	})
-}
-
-// The number of watches returns to what it was, however many calls have waited, given up and held.
-func TestWaitsForPermitsLeaveNoWatches(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
-		h := s.Take(locktest.Permits(a.Semaphore(dir, 3), 3))
-		time.Sleep(time.Second)
-		before := s.Server.WatchCount()
-		m := b.Semaphore(dir, 3, zklock.WithMaxWait(400*time.Millisecond)) // longer than it takes to settle
-		for range 20 {
-			one, two := locktest.Go(s.Context(), locktest.Permits(m, 1)), locktest.Go(s.Context(), locktest.Permits(m, 2))
-			<-one.Done
-			<-two.Done
-			require.Error(s, one.Err)
-			require.Error(s, two.Err)
-		}
-		synctest.Wait()
-		require.Equal(s, before, s.Server.WatchCount())
-		s.Unlock(h)
-		s.NothingLeft(dir)
 	})
 }

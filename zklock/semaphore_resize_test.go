@@ -15,30 +15,6 @@ import (
 
 // Tests of a Resize to fewer permits, of races of sizes, and of data at the path.
 
-// A lower size does not end holds; no waiter enters before there is room.
-func TestALowerSizeLetsHoldersFinish(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, a := s.Dir("/locks/a"), s.Client()
-		m := a.Semaphore(dir, 3)
-		holds := []*zklock.Hold{s.Take(locktest.Permits(m, 1)), s.Take(locktest.Permits(m, 1)), s.Take(locktest.Permits(m, 1))}
-		require.NoError(s, m.Resize(s.Context(), 1))
-		time.Sleep(locktest.LongTime)
-		for _, h := range holds {
-			s.Owned(a, h)
-			require.NoError(s, h.Check(s.Context()))
-		}
-		_, _, err := m.TryAcquire(s.Context(), 1)
-		require.ErrorIs(s, err, zklock.ErrBusy)
-		s.Unlock(holds[2])
-		s.Unlock(holds[1])
-		_, _, err = m.TryAcquire(s.Context(), 1)
-		require.ErrorIs(s, err, zklock.ErrBusy)
-		s.Unlock(holds[0])
-		s.Unlock(s.Take(locktest.Permits(m, 1)))
-		s.NothingLeft(dir)
-	})
-}
-
 // Scenario 71: the size falls below what the first waiter wants, or wants beside its own permits. Its call ends as one that began
 // now would, and the next one is served.
 func TestScenario71_AFirstWaiterThatWantsMoreThanThereAreNowGivesWay(t *testing.T) {
@@ -233,31 +209,5 @@ func TestManyClientsThatBeginAtOnceAgreeOnTheSize(t *testing.T) {
 		}
 		require.Len(s, sizes, 1)
 		s.NothingLeft("/locks/new")
-	})
-}
-
-// Another client deletes the directory between the read of the size and the create: the call that makes it again writes the
-// size too.
-func TestASemaphoresDirectoryThatIsDeletedWhileOneEntersGetsItsSizeBack(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/locks")+"/sem", s.Client()
-		_, warm, err := c.Semaphore(dir, 3).Acquire(s.Context(), 1)
-		require.NoError(s, err)
-		s.Unlock(warm)
-		held := s.Server.Inject(fault.Hold().Op(fault.OpCreate).Path(dir + "/*").Once())
-		call := locktest.Go(s.Context(), func(ctx context.Context) (context.Context, *zklock.Hold, error) {
-			return c.Semaphore(dir, 3).Acquire(ctx, 2)
-		})
-		<-held.Hit()
-		require.NoError(s, s.Server.Delete(dir))
-		held.Release()
-		h := call.Get(s)
-		n, _ := s.Server.Node(dir)
-		require.JSONEq(s, `{"size":3}`, string(n.Data))
-		line, err := locktest.Queue(s.Context(), c.Client, dir)
-		require.NoError(s, err)
-		require.Len(s, line, 1)
-		require.True(s, line[0].Holds)
-		s.Unlock(h)
 	})
 }

@@ -101,24 +101,6 @@ func TestStatusShowsHoldsAndWaitsOfEveryKind(t *testing.T) {
 	}
 }
 
-func TestStatusOfAReentrantHoldCountsIt(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv)
-		m := c.Mutex("/l", zklock.WithReentrancy())
-		outer := locktest.Lock(t, m)
-		_, inner, err := m.Lock(outer.Context())
-		require.NoError(t, err)
-		st := c.Status()
-		require.Len(t, st.Holds, 1)
-		require.Equal(t, 2, st.Holds[0].Count)
-		require.Empty(t, st.Waits)
-		locktest.Unlock(t, outer)
-		require.Equal(t, 1, c.Status().Holds[0].Count)
-		locktest.Unlock(t, inner)
-		require.Empty(t, c.Status().Holds)
-	})
-}
-
 func TestStatusDropsWhatIsLostOrInVain(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -76,60 +75,6 @@ func TestFreeLockCostsACreateAndAListInOneRoundTrip(t *testing.T) {
 		locktest.Unlock(t, h)
 		return got
 	})
-}
-
-func TestUnlockCostsADelete(t *testing.T) {
-	s := locktest.SiteOf(t, 3)
-	c, p := s.Tapped(t)
-	m := c.Mutex(s.Path(t))
-	eventually(t, []string{"delete", "→delete"}, func(t *testing.T) []string {
-		h := locktest.Lock(t, m)
-		p.Tap().Reset()
-		locktest.Unlock(t, h)
-		return passed(p.Tap(), false)
-	})
-}
-
-// czxidOf reads a znode's czxid, behind a sync.
-func czxidOf(t *testing.T, c *zklock.Client, node string) int64 {
-	t.Helper()
-	s, err := unsealed.Session(locktest.Soon(t), c)
-	require.NoError(t, err)
-	b := s.Batch()
-	b.Sync(node)
-	stat := b.Exists(node)
-	require.NoError(t, b.Do(locktest.Soon(t)))
-	return stat.Value.Czxid
-}
-
-func TestTokenCostsNothingAndIsTheZnodesCzxid(t *testing.T) {
-	s := locktest.SiteOf(t, 3)
-	c, p := s.Tapped(t)
-	witness := s.Client(t)
-	dir := s.Path(t)
-	m := c.Mutex(dir)
-	first := locktest.Lock(t, m)
-	locktest.Unlock(t, first)
-
-	eventually(t, []string{"create", "getChildren2", "delete"}, func(t *testing.T) []string {
-		p.Tap().Reset()
-		h := locktest.Lock(t, m)
-		token := h.Token()
-		require.Equal(t, czxidOf(t, witness, h.Node()), int64(token))
-		require.Greater(t, token, first.Token())
-		locktest.Unlock(t, h)
-		return passed(p.Tap(), true)
-	})
-
-	// After a wait, too: its create was answered long before.
-	holder := locktest.Lock(t, witness.Mutex(dir))
-	w := locktest.LockAside(t, m)
-	locktest.AwaitContenders(t, witness, dir, 2)
-	locktest.Unlock(t, holder)
-	h := w.Result(t)
-	require.Equal(t, czxidOf(t, witness, h.Node()), int64(h.Token()))
-	require.Greater(t, h.Token(), holder.Token())
-	locktest.Unlock(t, h)
 }
 
 func TestBusyTryLockCostsAReadAndNoWrite(t *testing.T) {

@@ -1,13 +1,6 @@
 package zktest_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"math/big"
-	"net"
 	"testing"
 	"time"
 
@@ -91,24 +84,4 @@ func TestTheDriverResumesItsSessionAndItsWatches(t *testing.T) {
 	assert.Equal(t, zk.EventNodeDeleted, (<-gone).Type)
 	require.NoError(t, s.Expire(id))
 	wait(t, events, func(e zk.Event) bool { return e.State == zk.StateExpired })
-}
-
-func TestTheListenerSpeaksTLS(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	cert := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
-	require.NoError(t, err)
-	parsed, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	s := zktest.Run(t, zktest.WithTLS(&tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}))
-	c := scriptOn(t, func(string, string, time.Duration) (net.Conn, error) {
-		return tls.Dial("tcp", s.Addr(), &tls.Config{RootCAs: pool})
-	})
-	c.ok(t, "a create /x", "a close")
-	assert.Equal(t, "a eof: closed", c.do(t, "a eof"))
 }

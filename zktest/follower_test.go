@@ -65,28 +65,6 @@ func TestClientAheadOfALaggingFollowerIsRefused(t *testing.T) {
 	})
 }
 
-func TestFollowerCutOffFromItsLeaderAnswersPingsWhileTheSessionExpires(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server, lead *script) {
-		m, c := follower(t, s)
-		require.NoError(t, c.step("f connect t=10000"))
-		c.ok(t, "f create /e m=e")
-		m.CutOff()
-		for range 20 {
-			time.Sleep(time.Second)
-			c.ok(t, "f ping", "f exists /e")
-		}
-		assert.False(t, exists(s, "/e"), "the leader's clock has expired its session")
-		lead.ok(t, "a create /e")
-		require.NoError(t, c.step("f quiet create /held"))
-		synctest.Wait()
-		assert.False(t, exists(s, "/held"))
-		m.Heal()
-		assert.Equal(t, "f eof: closed", c.do(t, "f eof"))
-		synctest.Wait()
-		assert.False(t, exists(s, "/held"), "its session was over")
-	})
-}
-
 func TestWritesSyncsAndHandshakesWaitForTheLeader(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, lead *script) {
 		m, c := follower(t, s)
@@ -125,19 +103,6 @@ func TestADeposedLeaderAnswersSyncsFromItsOwnStateAndCommitsNothing(t *testing.T
 		assert.Equal(t, "g connect: closed", c.do(t, "g connect"))
 		s.Leader().Depose()
 		lead.ok(t, "a sync /", "a create /z")
-	})
-}
-
-func TestSessionThatMovedToAnotherMemberCannotWriteThroughTheOldOne(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server, lead *script) {
-		_, c := follower(t, s)
-		c.ok(t, "f create /e m=e")
-		was := c.sessions["f"]
-		lead.sessions["f"] = &raw{id: was.id, password: was.password}
-		assert.Contains(t, lead.do(t, "f reattach"), "same=true")
-		c.ok(t, "f exists /e")
-		assert.Equal(t, "f set: closed", c.do(t, "f set /e d=1"))
-		lead.ok(t, "f set /e d=2")
 	})
 }
 

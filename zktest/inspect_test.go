@@ -139,10 +139,3 @@ func TestSequenceBeginsWhereTheTestWants(t *testing.T) {
 		require.ErrorIs(t, s.SetSequence("/no", 1), fault.CodeNoNode)
 	})
 }
-
-func TestOpsAndCodesHaveNames(t *testing.T) {
-	assert.Equal(t, "getChildren2", fault.OpGetChildren2.String())
-	assert.Equal(t, "op(77)", fault.Op(77).String())
-	assert.Equal(t, "zktest: no node", fault.CodeNoNode.Error())
-	assert.Equal(t, "zktest: code -77", fault.Code(-77).Error())
-}

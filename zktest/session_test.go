@@ -32,20 +32,6 @@ func TestSessionExpiresAtTheFirstFullTickAfterItsTimeout(t *testing.T) {
 	}
 }
 
-func TestRequestsAndPingsKeepASessionAliveAndAuthAndSaslDoNot(t *testing.T) {
-	for op, lives := range map[string]bool{"ping": true, "exists /": true, "auth digest u:p": false, "sasl d=x": false} {
-		bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-			require.NoError(t, c.step("a connect t=4000"))
-			for range 10 {
-				time.Sleep(time.Second)
-				_ = c.step("a quiet " + op)
-			}
-			synctest.Wait()
-			assert.Equal(t, lives, len(s.Sessions()) == 1, op)
-		})
-	}
-}
-
 func TestASessionsEphemeralsAreDeletedWithItInOneTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a create /e1 m=e", "a create /e2 m=e", "a create /p", "a create /p/e3 m=e", "b ls / w", "b ls /p w")
@@ -71,15 +57,6 @@ func TestSessionThatMovesClosesItsOldConnection(t *testing.T) {
 		require.ErrorContains(t, err, "EOF")
 		c.ok(t, "a ping")
 		assert.Equal(t, 1, s.Connections())
-	})
-}
-
-func TestAWrongPasswordIsAnsweredAsAnExpiredSession(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		c.ok(t, "a create /e m=e")
-		c.do(t, "a drop")
-		assert.Contains(t, c.do(t, "a reattach pw=bad"), "timeout=0")
-		assert.True(t, exists(s, "/e"))
 	})
 }
 

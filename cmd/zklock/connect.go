@@ -13,7 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/zklock/locker/internal/session"
+	zksession "github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -57,7 +58,7 @@ func (c *connFlags) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.auth, "auth", nil, "credentials, `scheme:credential`, for example digest:user:password, or\nsasl:user:password for SASL with DIGEST-MD5; shows in the\nprocess list: better $"+envAuth+" or --auth-file")
 	f.StringVar(&c.authFile, "auth-file", "", "`file` with one scheme:credential a line; default $"+envAuthFile)
 	f.DurationVar(&c.patience, "connect-timeout", 15*time.Second, "how long to look for a server that answers")
-	f.DurationVar(&c.timeout, "session-timeout", session.DefaultTimeout, "how soon the lock of a crashed holder is free; or $"+envTimeout)
+	f.DurationVar(&c.timeout, "session-timeout", zksession.DefaultTimeout, "how soon the lock of a crashed holder is free; or $"+envTimeout)
 	f.DurationVar(&c.tick, "tick", 0, "the ensemble's tickTime, if its minSessionTimeout is not two ticks; default: found out; help safety")
 	f.BoolVar(&c.createChroot, "create-chroot", false, "make the chroot of --zk when it is missing; default: an error, since it may be misspelt")
 	f.BoolVar(&c.tls, "tls", false, "encrypt the connections; also set by each of the flags below")

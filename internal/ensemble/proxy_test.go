@@ -1,9 +1,6 @@
 package ensemble_test
 
 import (
-	"bytes"
-	"crypto/rand"
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -117,13 +114,6 @@ func TestProxyRefusesLikeAServerThatIsDown(t *testing.T) {
 	hear(t, c, "back")
 }
 
-func TestProxyToADeadTargetAcceptsAndCloses(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	ended(t, dial(t, ensemble.NewProxy(t, l.Addr().String()).Addr()))
-}
-
 // pair returns both ends of a connection through a proxy.
 func pair(t *testing.T) (p *ensemble.Proxy, client, server net.Conn) {
 	t.Helper()
@@ -147,16 +137,6 @@ func TestFrozenProxyPassesNeitherBytesNorTheEndOfAStream(t *testing.T) {
 	p.Thaw()
 	hear(t, server, "held")
 	ended(t, server)
-}
-
-func TestConnectionMadeWhileFrozenReachesTheServerAfterTheThaw(t *testing.T) {
-	p := ensemble.NewProxy(t, echo(t))
-	p.Freeze()
-	c := dial(t, p.Addr())
-	say(t, c, "late")
-	silent(t, c)
-	p.Thaw()
-	hear(t, c, "late")
 }
 
 func TestProxyHoldsOneDirection(t *testing.T) {
@@ -203,48 +183,4 @@ func TestDroppedBytesAreLostAndTheThawClosesTheStreamWithAHole(t *testing.T) {
 			hear(t, whole, "lost nothing")
 		})
 	}
-}
-
-func TestADelayOfTheProxyDoesNotLimitTheThroughput(t *testing.T) {
-	const each, messages = 100 * time.Millisecond, 50
-	p := ensemble.NewProxy(t, echo(t))
-	c := dial(t, p.Addr())
-	say(t, c, "x")
-	hear(t, c, "x")
-	p.Delay(each, each)
-	start := time.Now()
-	var all string
-	for i := range messages {
-		m := string(rune('a' + i%26))
-		say(t, c, m)
-		all += m
-	}
-	hear(t, c, all)
-	took := time.Since(start)
-	require.GreaterOrEqual(t, took, 2*each)
-	require.Less(t, took, messages*each, "the messages were delayed one after the other")
-}
-
-func TestFreezeReturnsAlthoughAReceiverDoesNotRead(t *testing.T) {
-	p, client, server := pair(t)
-	sent := make([]byte, 32<<20) // more than all the buffers on the way hold
-	_, err := rand.Read(sent)
-	require.NoError(t, err)
-	sent[0] = 0xff // no frame of ZooKeeper's: the tap need not keep it
-	var writing sync.WaitGroup
-	var writeErr error
-	writing.Go(func() { // ends when the server has read everything
-		_, writeErr = client.Write(sent)
-		writeErr = errors.Join(writeErr, client.Close())
-	})
-	for range 20 {
-		p.Freeze()
-		p.Thaw()
-	}
-	require.NoError(t, server.SetReadDeadline(time.Now().Add(bound)))
-	got, err := io.ReadAll(server)
-	require.NoError(t, err)
-	writing.Wait()
-	require.NoError(t, writeErr)
-	require.True(t, bytes.Equal(sent, got), "%d bytes sent, %d received, or another order", len(sent), len(got))
 }

@@ -15,21 +15,12 @@ import (
 type queueState uint8
 
 const (
-	empty     queueState = iota // new, or its last turn or attempt has ended; advanceLocked picks the next state
-	entering                    // a goroutine queues at the ensemble for the waiting calls
-	trying                      // a TryLock asks the ensemble; later calls wait for its outcome
-	taken                       // there is a turn
-	forgotten                   // no call waits and there is no turn: removed from Queues.all
+	empty     queueState = iota // new, or its last turn or attempt has ended; advanceLocked picks entering, trying or forgotten
+	entering                    // a goroutine queues at the ensemble for the waiting calls; then taken, or empty if it failed or all have left
+	trying                      // a TryLock asks the ensemble, and later calls wait for its outcome; then taken, or empty
+	taken                       // there is a turn; then empty
+	forgotten                   // no call waits and there is no turn: removed from Queues.all, for good
 )
-
-// queueMoves are all transitions of a queue.
-var queueMoves = [...]uint8{
-	empty:     1<<entering | 1<<trying | 1<<forgotten,
-	entering:  1<<taken | 1<<empty, // the process holds; an error, or all waiters have left
-	trying:    1<<taken | 1<<empty, // the process holds; busy, or an error
-	taken:     1 << empty,          // the turn is over
-	forgotten: 0,
-}
 
 type queue struct {
 	qs   *Queues
@@ -66,13 +57,6 @@ func (w waiter) tellLocked(e event) {
 	w <- e
 }
 
-func (q *queue) moveLocked(to queueState) {
-	if queueMoves[q.state]&(1<<to) == 0 {
-		panic(fmt.Sprintf("handoff: a local queue goes from state %d to %d", q.state, to))
-	}
-	q.state = to
-}
-
 func (q *queue) refuseLocked(err error) {
 	for _, w := range q.waiters {
 		w.tellLocked(event{err: err})
@@ -87,7 +71,7 @@ func (q *queue) advanceLocked() {
 		return
 	}
 	if len(q.waiters) == 0 {
-		q.moveLocked(forgotten)
+		q.state = forgotten
 		q.qs.mu.Lock()
 		delete(q.qs.all, q.lock.Key)
 		q.qs.mu.Unlock()
@@ -99,7 +83,7 @@ func (q *queue) advanceLocked() {
 		q.refuseLocked(context.Cause(ctx))
 		return
 	}
-	q.moveLocked(entering)
+	q.state = entering
 	q.cancel, q.entered = cancel, make(chan struct{})
 }
 
@@ -121,10 +105,10 @@ func (q *queue) enter(ctx context.Context) {
 	case err == nil:
 		q.beginLocked(ticket).grantLocked()
 	case errors.Is(err, context.Canceled): // all had left, or the client was closed
-		q.moveLocked(empty)
+		q.state = empty
 		q.advanceLocked() // a call may have come since the last waiter left; after Close it is refused
 	default:
-		q.moveLocked(empty)
+		q.state = empty
 		q.refuseLocked(err)
 	}
 }

@@ -162,13 +162,13 @@ func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, err
 		defer q.mu.Unlock()
 		return nil, q.busyLocked()
 	}
-	q.moveLocked(trying)
+	q.state = trying
 	q.mu.Unlock()
 	ticket, err := lock.Acquire(ctx, true, c)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err != nil {
-		q.moveLocked(empty)
+		q.state = empty
 		q.advanceLocked()
 		return nil, err
 	}

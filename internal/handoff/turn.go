@@ -73,7 +73,7 @@ type Turn struct {
 func (q *queue) beginLocked(ticket *recipe.Ticket) *Turn {
 	t := &Turn{Ticket: ticket, q: q, nodes: ticket.Nodes(), handoffsLeft: q.lock.Handoffs}
 	t.ctx, t.cancel = context.WithCancel(ticket.Session().Context())
-	q.moveLocked(taken)
+	q.state = taken
 	q.turn = t
 	ticket.Guard(t.endLost)
 	return t
@@ -141,7 +141,7 @@ func (t *Turn) dropLocked() {
 	}
 	t.cancel()
 	t.q.turn = nil
-	t.q.moveLocked(empty)
+	t.q.state = empty
 	t.q.advanceLocked()
 }
 

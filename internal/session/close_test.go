@@ -32,21 +32,6 @@ func requireCloses(t *testing.T, s *session.Session) {
 	require.Zero(t, time.Since(start))
 }
 
-func TestCloseOfAConnectedSessionFreesItsZnodesAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		_, err := s.Create(within(t, soon), "/e", nil, session.Ephemeral, session.WorldACL())
-		require.NoError(t, err)
-		start := time.Now()
-		requireCloses(t, s)
-		require.Zero(t, time.Since(start), "nothing had to be waited for")
-		require.Empty(t, srv.Sessions())
-		_, there := srv.Node("/e")
-		require.False(t, there)
-		require.Zero(t, srv.Connections())
-	})
-}
-
 // closingStates are the states in which a session may be closed.
 var closingStates = map[string]func(t *testing.T, srv *zktest.Server) *session.Session{
 	"refused": func(t *testing.T, srv *zktest.Server) *session.Session {

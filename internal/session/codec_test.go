@@ -53,55 +53,6 @@ func requireStat(t testing.TB, want zktest.Stat, got zk.Stat) {
 	})
 }
 
-func TestAccessListsCrossTheWireUnchanged(t *testing.T) {
-	srv := zktest.Run(t)
-	s := open(t, srv)
-	ctx := within(t, soon)
-	acl := []zk.ACL{
-		{Perms: zk.PermAll, Scheme: "world", ID: "anyone"},
-		{Perms: zk.PermRead | zk.PermDelete, Scheme: "ip", ID: "10.0.0.0/8"},
-		{Perms: zk.PermAdmin, Scheme: "digest", ID: "ü:abc="},
-	}
-	_, err := s.Create(ctx, "/a", nil, session.Persistent, acl)
-	require.NoError(t, err)
-	got, _, err := s.ACL(ctx, "/a")
-	require.NoError(t, err)
-	require.Equal(t, acl, got)
-	there, _ := srv.Node("/a")
-	require.Len(t, there.ACL, 3)
-	for i, a := range there.ACL {
-		require.Equal(t, acl[i], zk.ACL(a))
-	}
-	_, err = s.SetACL(ctx, "/a", acl[:1], 0)
-	require.NoError(t, err)
-	got, stat, err := s.ACL(ctx, "/a")
-	require.NoError(t, err)
-	require.Equal(t, acl[:1], got)
-	require.EqualValues(t, 1, stat.Aversion)
-}
-
-func TestNamesOfChildrenCrossTheWireUnchanged(t *testing.T) {
-	srv := zktest.Run(t)
-	s := open(t, srv)
-	ctx := within(t, soon)
-	names, stat, err := s.List(ctx, "/")
-	require.NoError(t, err)
-	require.Equal(t, []string{"zookeeper"}, names)
-	require.EqualValues(t, 1, stat.NumChildren)
-	require.NoError(t, srv.Create("/d", nil))
-	names, _, err = s.List(ctx, "/d")
-	require.NoError(t, err)
-	require.Empty(t, names)
-	want := []string{"a", "b c", "ä", "日本", "..."}
-	for _, name := range want {
-		require.NoError(t, srv.Create("/d/"+name, nil))
-	}
-	names, stat, err = s.List(ctx, "/d")
-	require.NoError(t, err)
-	require.ElementsMatch(t, want, names)
-	require.EqualValues(t, len(want), stat.NumChildren)
-}
-
 func TestTheHandshakeIsCheckedBeforeItIsBelieved(t *testing.T) {
 	build := func(version, timeout uint32, id uint64, passwd int, rest ...byte) []byte {
 		b := binary.BigEndian.AppendUint32(nil, version)

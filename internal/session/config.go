@@ -113,9 +113,6 @@ func (c Config) check(connect string) (config, error) {
 
 const defaultPort = "2181"
 
-// maxServers bounds a connect string; ensembles have three, five or seven members.
-const maxServers = 256
-
 // ParseConnect splits a connect string, "zk1:2181,zk2:2181,zk3:2181/chroot", into its servers (host:port; default port
 // 2181) and its chroot (default ""), which stands once, after the last server. Space around a server is ignored. An IPv6
 // address is written in brackets. What is accepted means the same to ZooKeeper's Java client. The error matches ErrConfig, or ErrPath for the chroot, and names the part and the rule. No I/O.
@@ -140,9 +137,6 @@ func ParseConnect(connect string) (servers []string, chroot string, err error) {
 		}
 		if !slices.Contains(servers, addr) { // a server that is named twice is dialled once a round
 			servers = append(servers, addr)
-		}
-		if len(servers) > maxServers {
-			return nil, "", configError("connect string", connect[:40]+"…", "names more than 256 servers")
 		}
 	}
 	return servers, chroot, nil

@@ -3,7 +3,6 @@ package session_test
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -100,17 +99,8 @@ var badConnects = map[string]struct {
 	"zk1/../app":                 {session.ErrPath, []string{`"/../app"`, "relative component .."}},
 	"zk1/a\x00":                  {session.ErrPath, []string{`"/a\x00"`, "character"}},
 	"zookeeper://zk1:2181/app":   {session.ErrConfig, []string{`"zookeeper://"`, "is no URL"}},
-	manyServers(257):             {session.ErrConfig, []string{"more than 256 servers"}},
 	"zk1/" + repeat("x", 4096):   {session.ErrPath, []string{"longer than 4096 bytes"}},
 	"zk1/a/" + repeat("\xff", 3): {session.ErrPath, []string{"UTF-8"}},
-}
-
-func manyServers(n int) string {
-	names := make([]string, n)
-	for i := range names {
-		names[i] = fmt.Sprintf("zk%d", i)
-	}
-	return strings.Join(names, ",")
 }
 
 func repeat(s string, n int) string { return strings.Repeat(s, n) }

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/session"
@@ -176,19 +175,6 @@ func TestACallInFlightEndsWithTheSession(t *testing.T) {
 	})
 }
 
-func TestAWriteThatWaitedForAConnectionAndDidNotGetOneWasNotDone(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		srv.Leader().Down()
-		synctest.Wait()
-		_, err := s.Create(within(t, time.Second), "/x", nil, session.Persistent, everybody)
-		require.NotErrorIs(t, err, session.ErrUnknownOutcome)
-		srv.Leader().Up()
-		_, err = s.Exists(within(t, soon), "/x")
-		require.ErrorIs(t, err, zk.ErrNoNode, "and is not done later")
-	})
-}
-
 func TestBeforeTheFirstConnectionACallSaysThatNoServerHasAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		srv.Inject(fault.DropRequest().Op(fault.OpConnect))
@@ -196,20 +182,5 @@ func TestBeforeTheFirstConnectionACallSaysThatNoServerHasAnswered(t *testing.T) 
 		_, err := s.Exists(within(t, 100*time.Millisecond), "/")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "no server of a:1 has answered yet")
-	})
-}
-
-func TestCallsOfOneGoroutineAreCarriedOutInOrder(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		require.NoError(t, srv.Create("/x", nil))
-		for i := range 200 {
-			stat, err := s.Set(within(t, soon), "/x", []byte{byte(i)}, -1)
-			require.NoError(t, err)
-			require.EqualValues(t, i+1, stat.Version)
-			data, _, err := s.Get(within(t, soon), "/x")
-			require.NoError(t, err)
-			require.Equal(t, []byte{byte(i)}, data)
-		}
 	})
 }

@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -43,37 +42,6 @@ func TestTheLeaseEndsOnTimeWhileTheSessionsMutexesAreHeld(t *testing.T) {
 			return
 		}
 		require.Less(t, trial, trials, "the context ended %v after SafeUntil, in every trial", at.Sub(safe))
-	}
-}
-
-// Scenario 53: a call of many requests is given up while the lease of a hold is running out.
-func TestACallOf100000RequestsThatIsGivenUpDoesNotKeepALeaseAlive(t *testing.T) {
-	const timeout, trials = 4 * time.Second, 5
-	srv := zktest.Run(t)
-	for trial := 1; ; trial++ {
-		s := openAt(t, srv.Addr(), func(c *session.Config) { c.Timeout = timeout })
-		retain(t, s, ephemeral(t, s))
-		paths := make([]string, 100_000)
-		for i := range paths {
-			paths[i] = fmt.Sprint("/contender-", i)
-		}
-		ended := make(chan time.Time, 1)
-		go func() { <-s.Done(); ended <- time.Now() }()
-		frozen := srv.Inject(fault.Freeze())
-		_, err := listAll(within(t, 300*time.Millisecond), s, paths)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		var late time.Duration
-		select {
-		case at := <-ended:
-			late = at.Sub(s.SafeUntil())
-		case <-time.After(soon):
-			require.FailNow(t, "the lease does not end")
-		}
-		frozen.Remove()
-		if late <= 0 {
-			return
-		}
-		require.Less(t, trial, trials, "the context ended %v after others could have had the lock, and late in every trial", late)
 	}
 }
 
@@ -181,14 +149,6 @@ func TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule(t *testing.T) {
 			}, c.opt)
 		})
 	}
-}
-
-// Servers grant at least two ticks, unless their minSessionTimeout is set.
-func TestTwoTicksAreTakenHoweverLittleWasAskedFor(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv, func(c *session.Config) { c.Timeout = 100 * time.Millisecond })
-		require.Equal(t, 4*time.Second, s.Timeout())
-	})
 }
 
 // A server that takes a session over and grants a longer timeout than before does not prolong the lease.

@@ -27,22 +27,8 @@ const (
 )
 
 // ErrNoRoom matches the error for a create that would bring the paths of the session's ephemeral znodes above
-// 512 KB, or half of Config.JuteMaxBuffer if that is less; nothing was sent. The error is a *RoomError, inside an OpError.
+// 512 KB, or half of Config.JuteMaxBuffer if that is less; nothing was sent. The error has the figures.
 var ErrNoRoom = errors.New("session: no room for another ephemeral znode")
-
-// RoomError is an ErrNoRoom with its figures, in bytes.
-type RoomError struct {
-	Need  int // for the znodes of this request
-	Used  int // by those that exist or may exist
-	Limit int // 512 KB, or half of Config.JuteMaxBuffer
-}
-
-func (e *RoomError) Error() string {
-	return fmt.Sprintf("%v: %d bytes are needed and %d of %d are used: the paths of a session's ephemeral znodes must stay "+
-		"far below the ensemble's jute.maxbuffer", ErrNoRoom, e.Need, e.Used, e.Limit)
-}
-
-func (e *RoomError) Unwrap() error { return ErrNoRoom }
 
 // touch is what one operation of a write does to one znode.
 type touch struct {
@@ -113,7 +99,8 @@ func (e *ephemerals) reserve(r *request) error {
 		}
 	}
 	if need > 0 && e.bytes+need > e.limit {
-		return &RoomError{Need: need, Used: e.bytes, Limit: e.limit}
+		return fmt.Errorf("%w: %d bytes are needed and %d of %d are used: the paths of a session's ephemeral znodes must stay far "+
+			"below the ensemble's jute.maxbuffer", ErrNoRoom, need, e.bytes, e.limit)
 	}
 	r.reserved = need
 	e.bytes += need

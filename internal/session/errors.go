@@ -19,14 +19,14 @@ var (
 
 	// ErrExpired says that the ensemble ended the session, which was silent for too long or was closed by force. Its ephemeral
 	// znodes are gone.
-	ErrExpired error = &lossError{"session: expired by the ensemble"}
+	ErrExpired error = Loss("session: expired by the ensemble")
 
 	// ErrLeaseOver says that the ensemble may have ended the session, since nothing was heard for too long, or a server
 	// answered a reconnection with another session. Its ephemeral znodes exist until the ensemble deletes them.
-	ErrLeaseOver error = &lossError{"session: lease over, nothing heard from the ensemble"}
+	ErrLeaseOver error = Loss("session: lease over, nothing heard from the ensemble")
 
 	// ErrAuth says that the ensemble refused the credentials of Config.Auth or Config.SASL, or demands others.
-	ErrAuth error = &lossError{"session: credentials refused"}
+	ErrAuth error = Loss("session: credentials refused")
 
 	// ErrClosed says that Close was called. It does not match ErrLost.
 	ErrClosed = errors.New("session: closed")
@@ -64,6 +64,9 @@ var (
 	ErrConfig = errors.New("session: bad configuration")
 )
 
+// Loss returns an error that matches ErrLost.
+func Loss(msg string) error { return &lossError{msg} }
+
 type lossError struct{ msg string }
 
 func (e *lossError) Error() string        { return e.msg }
@@ -95,16 +98,9 @@ func (e *OpError) Is(target error) bool {
 	return target == ErrUnknownOutcome && e.unknown || target == ErrNotSent && e.unsent
 }
 
-type sizeError struct {
-	what        string // "request", "reply"
-	size, limit int
+func tooLarge(what string, size, limit int) error {
+	return fmt.Errorf("%w: a %s of %d bytes, and %d is the limit", ErrTooLarge, what, size, limit)
 }
-
-func (e *sizeError) Error() string {
-	return fmt.Sprintf("too large: a %s of %d bytes, and %d is the limit", e.what, e.size, e.limit)
-}
-
-func (e *sizeError) Unwrap() error { return ErrTooLarge }
 
 // strangerError says that no ZooKeeper server answered the handshake. It matches ErrGarbled.
 type strangerError struct{ began []byte }

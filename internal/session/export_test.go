@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	public "github.com/zklock/locker/session"
+
 	"github.com/go-zookeeper/zk"
 )
 
@@ -332,3 +334,6 @@ func EndedBeforeItsDriver(dial Dialer) (s *Session, start func() error) {
 	s.end(ErrAuth)
 	return s, s.driver.start
 }
+
+// DigestMD5 is the public package's.
+var DigestMD5 = public.DigestMD5

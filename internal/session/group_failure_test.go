@@ -38,16 +38,6 @@ func TestAServerInTroubleSaysSoToEachMember(t *testing.T) {
 	}
 }
 
-func TestAGroupThatHearsThatTheSessionMovedGoesOnTheNextConnection(t *testing.T) {
-	withLocks(t, 4, func(t *testing.T, l *lockers) {
-		l.srv.Inject(fault.AnswerInside(fault.CodeSessionMoved).Op(fault.OpMulti).Once())
-		for i, e := range l.enterAll(t.Context(), dirs(4)...) {
-			l.requireEntered(e, dir(i))
-			require.Len(t, l.srv.Children(dir(i)), 1)
-		}
-	})
-}
-
 func TestAGroupThatHearsThatTheSessionIsOverEndsIt(t *testing.T) {
 	withLocks(t, 3, func(t *testing.T, l *lockers) {
 		l.srv.Inject(fault.AnswerInside(fault.CodeSessionExpired).Op(fault.OpMulti).Once())
@@ -77,21 +67,4 @@ func TestAReplyToAGroupThatCanNotBeReadGivesUpTheConnection(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAReadBehindAGroupWhoseReplyCanNotBeReadIsSentAgain(t *testing.T) {
-	withLocks(t, 2, func(t *testing.T, l *lockers) {
-		l.srv.Inject(fault.Garble(func(b []byte) []byte { return b[:len(b)-9] }).Op(fault.OpMulti).Once())
-		var left [2]error
-		var readErr error
-		l.together(
-			func() { left[0] = l.leave(t.Context(), "/d0/x") },
-			func() { left[1] = l.leave(t.Context(), "/d1/x") },
-			func() { _, readErr = l.Exists(t.Context(), dir(0)) },
-		)()
-		for _, err := range left {
-			require.ErrorIs(t, err, session.ErrGarbled)
-		}
-		require.NoError(t, readErr)
-	})
 }

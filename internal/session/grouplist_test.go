@@ -82,15 +82,6 @@ func TestAReplyToListsThatCanNotBeReadCostsEachOneMoreTry(t *testing.T) {
 	}
 }
 
-func TestListsWhoseReplyIsLostAreReadAgain(t *testing.T) {
-	withLocks(t, 5, func(t *testing.T, l *lockers) {
-		l.srv.Inject(fault.CloseAfter().Op(fault.OpMultiRead).Once())
-		for i, e := range l.enterAll(t.Context(), dirs(5)...) {
-			l.requireEntered(e, dir(i))
-		}
-	})
-}
-
 func TestAReplyToListsThatIsTooLongCostsEachOneMoreTry(t *testing.T) {
 	withLocks(t, 3, func(t *testing.T, l *lockers) {
 		longer := func(b []byte) []byte { return append(b, make([]byte, session.MaxFrame)...) }

@@ -107,15 +107,6 @@ func TestRetainAfterAnIdleHourHasAFreshLeaseInOneRoundTrip(t *testing.T) {
 	})
 }
 
-func TestRetainAfterAWriteCostsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		time.Sleep(time.Hour)
-		retain(t, s, ephemeral(t, s))
-		require.Zero(t, srv.Requests()[fault.OpMulti])
-	})
-}
-
 func TestRetainReturnsWhenItsContextOrTheSessionEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -209,36 +200,6 @@ func TestASlowAnswerDoesNotProlongTheLease(t *testing.T) {
 	}
 }
 
-// An acknowledgement is not confirmed by a write that is sent just after its arrival, however long ago it was requested: the
-// follower that sent it may not have reported the session yet.
-func TestAnAcknowledgementCountsFromItsOwnArrival(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		time.Sleep(time.Minute)
-		srv.Inject(fault.DelayReply(1900 * time.Millisecond)) // a tick is 2 s
-		asked := time.Now()
-		_, err := s.Exists(within(t, time.Minute), "/")
-		require.NoError(t, err)
-		require.NoError(t, s.CreateAll(within(t, time.Minute), "/n", nil, session.Persistent, everybody))
-		require.Less(t, s.SafeUntil(), asked.Add(s.Timeout()-s.Timeout()/50))
-		require.Greater(t, s.SafeUntil(), asked, "the ones before are confirmed")
-	})
-}
-
-// Servers answer credentials without touching the session, so the ensemble counts from the handshake.
-func TestAnAnswerToCredentialsDoesNotProlongTheLease(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		srv.Inject(fault.DelayReply(time.Second).Op(fault.OpConnect).Once())
-		start := time.Now()
-		s := open(t, srv, func(c *session.Config) { c.Auth = []session.Auth{{Scheme: "digest", Credential: []byte("u:p")}} })
-		require.Equal(t, time.Second, time.Since(start), "the handshake's answer was slow")
-		srv.Inject(fault.Freeze())
-		<-s.Done()
-		require.Equal(t, session.ErrLeaseOver, s.Err())
-		require.Less(t, time.Since(start), s.Timeout())
-	})
-}
-
 func TestALeaseOfAFollowerThatLostItsLeaderEndsBeforeTheLeaderEndsTheSession(t *testing.T) {
 	for range 8 {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -286,16 +247,4 @@ func TestASessionMovesAwayFromAServerThatHangs(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestALinkThatDoesNotAnswerIsGivenUp(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		srv.Inject(fault.Hold().Op(fault.OpGetData).Once()) // and everything after it
-		start := time.Now()
-		_, _, err := s.Get(within(t, soon), "/") // answered on the next connection
-		require.NoError(t, err)
-		require.InDelta(t, session.Patience(10*time.Second), time.Since(start), float64(time.Second))
-		require.Equal(t, 2, srv.Requests()[fault.OpConnect])
-	})
 }

@@ -103,27 +103,6 @@ func TestScenario66_ASessionThatIsAnsweredWithAnotherOneIsOver(t *testing.T) {
 	})
 }
 
-func TestALeaseIsNotProlongedByAServerThatGrantsLessOnReattach(t *testing.T) {
-	withPeer(t, func(c *peerConn) {
-		if c.n == 1 {
-			if c.hello() {
-				c.welcome(8*time.Second, 77)
-				c.request()
-			}
-			return
-		}
-		c.serve(4*time.Second, 77)
-	}, func(t *testing.T, _ *peer, s *session.Session) {
-		start := time.Now()
-		_, err := s.Exists(within(t, soon), "/")
-		require.ErrorContains(t, err, "node does not exist")
-		require.Equal(t, 4*time.Second, s.Timeout())
-		time.Sleep(time.Second)
-		require.NoError(t, s.Alive())
-		require.False(t, s.SafeUntil().After(start.Add(8*time.Second)))
-	})
-}
-
 func TestServersThatAcceptAndHangUpAreNotDialledInAStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t, func(*peerConn) {})

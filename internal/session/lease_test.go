@@ -69,17 +69,6 @@ func TestAHandshakeIsConfirmedByTheNextWriteAndForgetsTheOldServersAcknowledgeme
 	require.Equal(t, at(15), l.Confirmed(), "without slack: the leader itself had been told")
 }
 
-func TestAHandshakeThatWasSentEarlierDoesNotTakeALeaseBack(t *testing.T) {
-	var l session.Lease
-	l.Begin(at(0), 10*time.Second, time.Second)
-	l.Ack(at(3), at(3.1), false)
-	l.Ack(at(6), at(6.1), true)
-	l.Resume(at(2), at(7), 10*time.Second, time.Second)
-	l.Ack(at(7.5), at(7.6), true)
-	require.Equal(t, at(13), l.Confirmed())
-	require.Equal(t, at(17.5), l.Acked())
-}
-
 func TestAShortTimeoutProvesAShorterTick(t *testing.T) {
 	var l session.Lease
 	l.Begin(at(0), time.Second, 2*time.Second)

@@ -115,14 +115,6 @@ func pathOf(op any) string {
 	return ""
 }
 
-func TestAMultiOfNothingIsNothing(t *testing.T) {
-	everywhere(t, func(t *testing.T, g *ground) {
-		resps, err := g.Multi(g.ctx)
-		require.NoError(t, err)
-		require.Empty(t, resps)
-	})
-}
-
 func TestAMultiWithANilOperationIsRefusedBeforeItIsSent(t *testing.T) {
 	srv := zktest.Run(t)
 	_, err := open(t, srv).Multi(within(t, soon), session.OpCreate{Path: "/made", ACL: everybody}, nil)

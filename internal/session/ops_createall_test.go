@@ -1,7 +1,6 @@
 package session_test
 
 import (
-	"sync"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -28,27 +27,6 @@ func TestCreateAllMakesWhatIsMissingAndLeavesWhatIsThere(t *testing.T) {
 		require.Equal(t, []byte("leaf"), data, "what is there is left as it is")
 		require.NoError(t, g.CreateAll(g.ctx, g.path(""), nil, session.Persistent, everybody), "also the top")
 		require.NoError(t, g.CreateAll(g.ctx, "/", nil, session.Persistent, everybody), "also the root")
-	})
-}
-
-func TestCreateAllByManyAtOnceInDifferentModes(t *testing.T) { // scenario 45
-	everywhere(t, func(t *testing.T, g *ground) {
-		others := []*session.Session{g.Session, g.another(), g.another()}
-		var wg sync.WaitGroup
-		for i := range 30 {
-			wg.Go(func() {
-				mode := session.Persistent
-				if i%2 == 0 {
-					mode = session.Container
-				}
-				if err := others[i%3].CreateAll(g.ctx, g.path("/x/y/z"), nil, mode, everybody); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		_, err := g.Exists(g.ctx, g.path("/x/y/z"))
-		require.NoError(t, err)
 	})
 }
 
@@ -86,14 +64,6 @@ func TestCreateAllOfAnExistingZnodeInADirectoryWhereWeMayNotCreate(t *testing.T)
 		_, err := g.SetACL(g.ctx, g.path("/closed"), readers, -1)
 		require.NoError(t, err)
 		require.NoError(t, g.CreateAll(g.ctx, g.path("/closed/there"), nil, session.Persistent, everybody), "it is there: nothing has to be made")
-	})
-}
-
-func TestCreateAllBelowAnEphemeral(t *testing.T) {
-	everywhere(t, func(t *testing.T, g *ground) {
-		_, err := g.Create(g.ctx, g.path("/e"), nil, session.Ephemeral, everybody)
-		require.NoError(t, err)
-		require.ErrorIs(t, g.CreateAll(g.ctx, g.path("/e/a/b"), nil, session.Persistent, everybody), zk.ErrNoChildrenForEphemerals)
 	})
 }
 

@@ -1,10 +1,7 @@
 package session_test
 
 import (
-	"path"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,25 +100,6 @@ func TestRefusalsAreTheDriversErrorsAndChangeNothing(t *testing.T) {
 	})
 }
 
-func TestSetAndDeleteByVersion(t *testing.T) {
-	everywhere(t, func(t *testing.T, g *ground) {
-		_, err := g.Create(g.ctx, g.path("/x"), []byte("0"), session.Persistent, everybody)
-		require.NoError(t, err)
-		for v := range int32(3) {
-			stat, err := g.Set(g.ctx, g.path("/x"), []byte{byte(v)}, v)
-			require.NoError(t, err)
-			require.Equal(t, v+1, stat.Version)
-		}
-		stat, err := g.Exists(g.ctx, g.path("/x"))
-		require.NoError(t, err)
-		require.EqualValues(t, 3, stat.Version)
-		require.Greater(t, stat.Mzxid, stat.Czxid)
-		require.NoError(t, g.Delete(g.ctx, g.path("/x"), 3))
-		_, err = g.Exists(g.ctx, g.path("/x"))
-		require.ErrorIs(t, err, zk.ErrNoNode)
-	})
-}
-
 func TestAccessLists(t *testing.T) {
 	everywhere(t, func(t *testing.T, g *ground) {
 		auth := func(c *session.Config) {
@@ -209,50 +187,6 @@ func reconnectAsAlice(t *testing.T, after func(cred []byte)) {
 	})
 }
 
-func TestAnEmptyContainerGoesByItself(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		require.NoError(t, s.CreateAll(within(t, soon), "/a/box", nil, session.Container, everybody))
-		_, err := s.Create(within(t, soon), "/a/box/x", nil, session.Ephemeral, everybody)
-		require.NoError(t, err)
-		time.Sleep(5 * time.Minute)
-		require.Equal(t, []string{"box"}, srv.Children("/a"))
-		require.NoError(t, s.Delete(within(t, soon), "/a/box/x", -1))
-		time.Sleep(5 * time.Minute)
-		require.Empty(t, srv.Children("/a"))
-		_, there := srv.Node("/a")
-		require.True(t, there, "its parent is persistent")
-	})
-}
-
-func TestCreateAndListShowsTheZnodeInItsList(t *testing.T) {
-	everywhere(t, func(t *testing.T, g *ground) {
-		require.NoError(t, g.CreateAll(g.ctx, g.path("/dir"), nil, session.Persistent, everybody))
-		var wg sync.WaitGroup
-		for range 8 {
-			wg.Go(func() {
-				for range 20 {
-					made, names, err := createAndList(g.ctx, g, g.path("/dir/x-"), nil, session.EphemeralSequential, everybody)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if stat, err := g.Exists(g.ctx, made.Path); err != nil || stat.Czxid != made.Czxid {
-						t.Error(stat, err)
-					}
-					if own := path.Base(made.Path); !slices.Contains(names, own) {
-						t.Errorf("%s is not in the list that was sent behind its create: %v", own, names)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		names, _, err := g.List(g.ctx, g.path("/dir"))
-		require.NoError(t, err)
-		require.Len(t, names, 160)
-	})
-}
-
 func TestCreateAndListAtTheTop(t *testing.T) {
 	everywhere(t, func(t *testing.T, g *ground) {
 		if g.chroot == "" {
@@ -262,24 +196,6 @@ func TestCreateAndListAtTheTop(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "/x", made.Path)
 		require.Equal(t, []string{"x"}, names)
-	})
-}
-
-func TestSyncAndExistsNow(t *testing.T) {
-	everywhere(t, func(t *testing.T, g *ground) {
-		require.NoError(t, g.Sync(g.ctx, g.path("")))
-		require.NoError(t, g.Sync(g.ctx, g.path("/no")), "of a path that is not there, too")
-		other := g.another()
-		for range 20 {
-			made, err := other.Create(g.ctx, g.path("/x"), nil, session.Ephemeral, everybody)
-			require.NoError(t, err)
-			stat, err := existsNow(g.ctx, g, g.path("/x"))
-			require.NoError(t, err)
-			require.Equal(t, made.Czxid, stat.Czxid)
-			require.NoError(t, other.Delete(g.ctx, g.path("/x"), -1))
-			_, err = existsNow(g.ctx, g, g.path("/x"))
-			require.ErrorIs(t, err, zk.ErrNoNode)
-		}
 	})
 }
 

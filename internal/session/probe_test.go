@@ -78,15 +78,3 @@ func TestAFaultWhileTheTickIsFoundOutDelaysTheSession(t *testing.T) {
 		})
 	}
 }
-
-func TestCloseDoesNotWaitForAServerThatDoesNotTellItsTick(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		srv.Inject(fault.Freeze())
-		s, err := session.Start(srv.Addr(), session.Config{Dial: srv.Dial})
-		require.NoError(t, err)
-		time.Sleep(100 * time.Millisecond)
-		began := time.Now()
-		require.NoError(t, s.Close())
-		require.Less(t, time.Since(began), time.Second)
-	})
-}

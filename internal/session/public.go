@@ -37,7 +37,4 @@ const (
 // WorldACL is ZooKeeper's default access list: every client may do everything.
 func WorldACL() []zk.ACL { return session.WorldACL() }
 
-// DigestMD5 is a SASL mechanism.
-func DigestMD5(user, password string) SASL { return session.DigestMD5(user, password) }
-
 var _ session.Session = (*Session)(nil)

@@ -95,7 +95,7 @@ func (r *request) fail(err error) {
 // result gives d the reply's body to decode, or returns the server's refusal.
 func (r *request) result(d *decoder) error {
 	if r.skipped > 0 { // the code says whether a write was done, but not with what result
-		return r.opError(&sizeError{"reply", r.skipped, maxFrame}, r.header.code == codeOK)
+		return r.opError(tooLarge("reply", r.skipped, maxFrame), r.header.code == codeOK)
 	}
 	if r.header.code != codeOK {
 		return r.opError(errOf(r.header.code), false)
@@ -121,7 +121,7 @@ func (s *Session) run(ctx context.Context, requests ...*request) error {
 	for _, r := range requests {
 		err := s.ephemerals.reserve(r)
 		if size := len(r.frame) - 4; size > s.cfg.JuteMaxBuffer { // the servers do not count the length field either
-			err = &sizeError{"request", size, s.cfg.JuteMaxBuffer}
+			err = tooLarge("request", size, s.cfg.JuteMaxBuffer)
 		}
 		if err != nil {
 			for _, unsent := range requests {

@@ -133,7 +133,7 @@ func TestAReplyThatIsTooLongCostsOneCall(t *testing.T) {
 			_, _, err := s.List(ctx, "/long")
 			require.ErrorIs(t, err, session.ErrTooLarge)
 			require.NotErrorIs(t, err, session.ErrUnknownOutcome)
-			require.ErrorContains(t, err, "list /long: too large: a reply of 100663296 bytes, and 33554432 is the limit")
+			require.ErrorContains(t, err, "list /long: session: too large: a reply of 100663296 bytes, and 33554432 is the limit")
 		}
 		require.ErrorIs(t, <-other, zk.ErrNoNode)
 		_, err := listAll(ctx, s, []string{"/a", "/long", "/b"})
@@ -145,18 +145,6 @@ func TestAReplyThatIsTooLongCostsOneCall(t *testing.T) {
 		require.Equal(t, 1, p.count(), "no connection was given up")
 		require.Less(t, least.Load(), uint64(size/8), "bytes that were allocated while 96 MB arrived")
 	})
-}
-
-// A long frame that answers no request is refused by its length, whatever it contains.
-func TestALongFrameThatIsNoReplyGivesUpTheConnection(t *testing.T) {
-	withPeer(t, once(func(c *peerConn, xid int32) { c.raw(longReply(xid+1, session.MaxFrame+1)...) }),
-		func(t *testing.T, p *peer, s *session.Session) {
-			_, err := s.Exists(within(t, soon), "/x")
-			require.ErrorIs(t, err, session.ErrGarbled)
-			_, err = s.Exists(within(t, soon), "/x")
-			require.ErrorIs(t, err, zk.ErrNoNode)
-			require.Equal(t, 2, p.count())
-		})
 }
 
 // Scenario 57: a reply that takes longer than the patience, and longer than the session timeout, is read as long as its

@@ -3,7 +3,6 @@ package session_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zktest"
-	"github.com/zklock/locker/zktest/fault"
 )
 
 // diary is an OnState that records the changes.
@@ -78,17 +76,6 @@ func TestOnStateIsToldOfEveryChangeInOrder(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestTheFirstChangeIsNeverMissed(t *testing.T) {
-	srv := zktest.Run(t)
-	for range 50 {
-		var d diary
-		s := open(t, srv, d.listen)
-		require.NoError(t, s.Close())
-		require.Equal(t, []session.State{session.Connected, session.Over}, d.states())
-		require.Equal(t, session.ErrClosed, d.last().Err)
-	}
 }
 
 func TestASlowListenerHoldsNothingUp(t *testing.T) {
@@ -156,11 +143,6 @@ func TestTheServersTimeoutIsTheSessions(t *testing.T) {
 	})
 }
 
-func TestNamesOfStates(t *testing.T) {
-	require.Equal(t, "connecting connected disconnected over State(9)", fmt.Sprint(
-		session.Connecting, " ", session.Connected, " ", session.Disconnected, " ", session.Over, " ", session.State(9)))
-}
-
 func TestEndsThatTheClientDidNotAskForMatchErrLost(t *testing.T) {
 	for _, end := range []error{session.ErrExpired, session.ErrLeaseOver, session.ErrAuth} {
 		require.ErrorIs(t, end, session.ErrLost)
@@ -213,16 +195,6 @@ func TestOneSessionHasOneConnAndNeverASecondSession(t *testing.T) {
 		require.ErrorIs(t, err, session.ErrExpired)
 		_, err = s.Retain(context.Background(), "/e")
 		require.ErrorIs(t, err, session.ErrExpired)
-	})
-}
-
-func TestAnExpiredSessionOnALiveConnectionEndsAtTheNextAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		srv.Inject(fault.Answer(fault.CodeSessionExpired).Op(fault.OpSetData))
-		_, err := s.Set(within(t, soon), "/x", nil, -1)
-		require.ErrorIs(t, err, session.ErrExpired)
-		require.Equal(t, session.ErrExpired, s.Err())
 	})
 }
 

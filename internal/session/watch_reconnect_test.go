@@ -95,24 +95,6 @@ func TestThousandsOfWatchesSurviveAReconnection(t *testing.T) {
 	})
 }
 
-func TestAWatchThatWasAskedForWithoutAConnectionIsSetOnTheNext(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		require.NoError(t, srv.Create("/x", nil))
-		s := open(t, srv)
-		srv.Leader().Down()
-		synctest.Wait()
-		got := make(chan *session.Watch, 1)
-		go func() { got <- watch(t, s, "/x") }()
-		synctest.Wait()
-		srv.Leader().Up()
-		w := <-got
-		require.True(t, w.Exists)
-		require.NoError(t, srv.Delete("/x"))
-		synctest.Wait()
-		require.True(t, fired(w))
-	})
-}
-
 func TestAWatchThatIsGivenUpWithoutAConnectionLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)

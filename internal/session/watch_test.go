@@ -68,29 +68,6 @@ func TestAHundredWaitersShareOneWatch(t *testing.T) {
 	})
 }
 
-func TestWaitersThatAskAtOnceShareOneRequest(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		require.NoError(t, srv.Create("/x", nil))
-		s := open(t, srv)
-		failure := srv.Inject(fault.HoldReply().Op(fault.OpExists))
-		ws := make(chan *session.Watch, 50)
-		for range 50 {
-			s.Go(func(ctx context.Context) {
-				if w, err := s.Watch(ctx, "/x"); err == nil {
-					ws <- w
-				}
-			})
-		}
-		synctest.Wait()
-		failure.Remove()
-		for range 50 {
-			(<-ws).Close()
-		}
-		require.Equal(t, 1, srv.Requests()[fault.OpExists])
-		requireNoWatches(t, srv, s)
-	})
-}
-
 func TestTheLastCloseTakesTheWatchAwayAtTheServer(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/x", nil))

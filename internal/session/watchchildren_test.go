@@ -37,41 +37,6 @@ func lineWatch(t *testing.T, s *session.Session) (*session.Watch, []string) {
 	return w, names
 }
 
-func TestAWatchOfChildrenFiresWhenTheListChangesAndForNothingElse(t *testing.T) {
-	for name, c := range map[string]struct {
-		do    func(srv *zktest.Server) error
-		event zk.EventType // 0: none
-	}{
-		"child made":         {func(srv *zktest.Server) error { return srv.Create("/dir/b", nil) }, zk.EventNodeChildrenChanged},
-		"child deleted":      {func(srv *zktest.Server) error { return srv.Delete("/dir/a") }, zk.EventNodeChildrenChanged},
-		"all deleted":        {func(srv *zktest.Server) error { return srv.DeleteAll("/dir") }, zk.EventNodeChildrenChanged},
-		"child's data":       {func(srv *zktest.Server) error { return srv.SetData("/dir/a", nil) }, 0},
-		"its own data":       {func(srv *zktest.Server) error { return srv.SetData("/dir", nil) }, 0},
-		"grandchild":         {func(srv *zktest.Server) error { return srv.Create("/dir/a/x", nil) }, 0},
-		"somebody elsewhere": {func(srv *zktest.Server) error { return srv.Create("/dir2", nil) }, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				require.NoError(t, srv.Create("/dir", nil))
-				require.NoError(t, srv.Create("/dir/a", nil))
-				s := open(t, srv)
-				w, names := lineWatch(t, s)
-				require.Equal(t, []string{"a"}, names)
-				require.False(t, lineFired(w))
-				require.NoError(t, c.do(srv))
-				require.Equal(t, c.event != 0, lineFired(w))
-				if c.event != 0 {
-					require.Equal(t, c.event, w.Event())
-				}
-				w.Close()
-				synctest.Wait()
-				require.Zero(t, srv.WatchCount())
-				require.Zero(t, s.WatchedPaths())
-			})
-		})
-	}
-}
-
 func TestAWatchOfChildrenFiresWhenItsZnodeIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)

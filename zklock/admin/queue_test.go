@@ -202,15 +202,3 @@ func TestQueueJudgesEachContenderAmongItsOwnKind(t *testing.T) {
 		require.ErrorIs(s, err, zklock.ErrInvalid)
 	})
 }
-
-// Curator's reader under its own write lock holds together with it; a reader of another session does not.
-func TestQueueShowsAReaderUnderItsOwnWriteLockAsAHolder(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c, own, other := s.Dir("/l"), s.Client(), s.Stranger(), s.Stranger()
-		s.Plant(own, dir+"/_c_1-__WRIT__0000000001")
-		s.Plant(own, dir+"/_c_2-__READ__0000000001")
-		s.Plant(other, dir+"/_c_3-__READ__0000000001")
-		s.Plant(other, dir+"/_c_4-__READ__0000000002")
-		require.Equal(s, []string{"write!", "read!", "read", "read"}, lineOf(s, c, dir))
-	})
-}
