@@ -58,7 +58,7 @@ model: servers ## the models of the queue and the lease in full, and their mutan
 
 docs: ## the documents: links, and code that compiles and runs
 	@go test -count=1 ./internal/layout
-	@go test -count=1 -run 'Fragment|TestingPages|ProgramRuns$$' ./examples/quickstart
+	@go test -count=1 -run 'Fragment|TestingPages|SampleRuns' ./examples/quickstart
 
 long: servers ## the tests with their long-running variants (ZKLOCK_LONG=1)
 	@ZKLOCK_LONG=1 TEST_TIMEOUT=120m scripts/gotest.sh -race -shuffle=on

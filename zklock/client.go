@@ -101,8 +101,8 @@ func (c *Client) established(ctx context.Context) error {
 // connected, else when the ensemble expires the session. It returns nil when all that the Client had running has ended, in about
 // 2 s at most, and may be called again.
 //
-// Call it before the process exits; log.Fatal and os.Exit skip deferred calls. Without it, a znode may block the line until the
-// session times out.
+// Call it before the process exits; log.Fatal and os.Exit skip deferred calls. Without it, a lock may stay until the session
+// times out.
 func (c *Client) Close() error {
 	c.need()
 	c.mu.Lock()

@@ -29,12 +29,8 @@
 //
 // # Mistakes
 //
-// A nil context, and a Client, lock or Hold that is nil or the zero value, are mistakes in the program: every call with one
-// panics, as package context does. Everything that can come from outside is an error.
+// A call with a nil context, or with a Client, lock or Hold that is nil or the zero value, panics, as package context does.
+// Everything that can come from outside is an error.
 //
-// # How
-//
-// Each Lock of a mutex makes an ephemeral sequential znode below the lock's path, lists the path, and holds if its number is
-// the lowest. Otherwise it watches its own znode and the one before it. Unlock deletes the znode. The safety argument is in
-// package recipe, that of the lease in package internal/session.
+// Package recipe has the algorithm and its safety argument, package internal/session the lease's.
 package zklock

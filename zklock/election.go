@@ -131,9 +131,9 @@ func (c *Client) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Leader is the candidate that leads, as other clients see it. Its client wrote Value, Owner and Host, at any length.
+// Leader is the candidate that leads. Its client wrote Value, Owner and Host, at any length.
 type Leader struct {
-	Value   []byte // nil when it is longer than 256 KB, which no value of this library's is
+	Value   []byte // nil when it is longer than 256 KB
 	Owner   string // WithOwner
 	Host    string
 	PID     int
@@ -176,9 +176,8 @@ func (e *Election) first(ctx context.Context, s *session.Session) (string, error
 	return recipe.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
 }
 
-// Observe yields who leads now, and then every change, once and in order: a new leader or a new value, and ErrNoLeader between two
-// leaders. If values change faster than they can be read, only the last is yielded. It survives disconnects and sessions that
-// end, and costs the candidates nothing.
+// Observe yields who leads now, and then every change, in order: a new leader or a new value, and ErrNoLeader between two leaders. If values change faster than they can be read, only the last is yielded. It survives disconnects and sessions that
+// end.
 //
 // It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair then has that error. Each use of the
 // sequence starts over.

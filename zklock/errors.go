@@ -58,8 +58,8 @@ var (
 	// ErrTooLarge says that the request would be longer than the ensemble takes (WithJuteMaxBuffer), or that the list of the
 	// lock's directory is longer than 32 MB.
 	ErrTooLarge = session.ErrTooLarge
-	// ErrNoRoom says that the client's holds and waits fill its session: open another Client. The paths of their znodes may
-	// take 512 KB (some 6,000 locks), or half of WithJuteMaxBuffer if that is less.
+	// ErrNoRoom says that the client's holds and waits fill its session: open another Client. Their znodes' paths may take
+	// 512 KB, some 6,000 locks, or half of WithJuteMaxBuffer if that is less.
 	ErrNoRoom = session.ErrNoRoom
 	// ErrUnknownOutcome matches the error of a call whose write may or may not have been carried out: of Hold.Multi, Proclaim,
 	// Resize, admin.Evict, and a Job.

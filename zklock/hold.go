@@ -39,8 +39,8 @@ type Hold struct {
 // ended. It is cancelled before the ensemble can give the lock to another client, also when nothing is heard any more.
 // context.Cause says why: ErrUnlocked, ErrClosed, or an error that matches ErrLost.
 //
-// After a stop of the process that outlasted the lease, this context, and those of Lock, Do and Election.Run, show the loss as soon
-// as they are asked; a select that was waiting, and contexts made of them, mostly within a millisecond.
+// After a stop of the process that outlasted the lease, it shows the loss as soon as it is asked; a select that was waiting, and
+// contexts made of it, mostly within a millisecond.
 func (h *Hold) Context() context.Context {
 	h.need()
 	return &h.ctx
@@ -75,14 +75,14 @@ func (h *Hold) bind(a *acquisition, caller context.Context) {
 	}
 }
 
-// Err returns nil while the lock is held, and then the cause of Context's end. It looks at the clock too.
+// Err returns nil while the lock is held, and then the cause of Context's end.
 func (h *Hold) Err() error {
 	h.need()
 	h.ctx.look()
 	return context.Cause(h.ctx.Context)
 }
 
-// Token returns the fencing token. Reentrant holds share it. It stays the same when the hold has ended.
+// Token returns the fencing token. Reentrant holds share it.
 func (h *Hold) Token() Token {
 	h.need()
 	return Token(h.a.ticket.Czxid())
@@ -173,7 +173,7 @@ func (h *Hold) unlock() error {
 
 func (h *Hold) fail(op string, err error) error { return failed(op, h.a.info.Path, err) }
 
-// String returns the path, or paths, and the token, and how the hold has ended.
+// String names the lock, the token, and how the hold has ended.
 func (h *Hold) String() string {
 	var paths []string
 	for _, node := range h.Nodes() {

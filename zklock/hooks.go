@@ -42,14 +42,14 @@ func contenderKind(kind string) recipe.Kind {
 // Acquired by one Released or Lost. With WithReentrancy, a call that joins a hold is Asked and Acquired under its own number;
 // Released or Lost has that of the call whose hold it joined.
 type Hooks struct {
-	Session  func(session.Change) // a session came up, is in doubt, or is over
-	Asked    func(LockInfo)       // a call asks for a lock
-	Queued   func(LockInfo)       // it waits in line; again whenever its place in line was seen to change
-	Acquired func(LockInfo)       // it holds the lock
-	Failed   func(LockInfo)       // it gave up: busy, ctx, closed
-	Released func(LockInfo)       // Unlock was called on a lock that was held
-	Lost     func(LockInfo)       // a hold ended without Unlock
-	Retried  func(LockInfo)       // a step failed and is made again
+	Session  func(session.Change)
+	Asked    func(LockInfo) // a call asks for a lock
+	Queued   func(LockInfo) // it waits; again when its place in line was seen to change
+	Acquired func(LockInfo)
+	Failed   func(LockInfo) // it gave up: busy, ctx, closed
+	Released func(LockInfo) // by Unlock
+	Lost     func(LockInfo) // the hold ended without Unlock
+	Retried  func(LockInfo) // a step failed and is made again
 }
 
 // and returns hooks that call h and then more.
@@ -76,39 +76,35 @@ func both[T any](first, second func(T)) func(T) {
 	return func(info T) { first(info); second(info) }
 }
 
-// LockInfo is a call for a lock, and what has come of it: as Hooks report it, and as Status has it.
+// LockInfo is a call for a lock, and what has come of it, for Hooks and Status.
 type LockInfo struct {
-	Call    uint64   // the number of the call, unique in this process
+	Call    uint64   // unique in this process
 	Kind    string   // "mutex", "read" or "write" (of an RWMutex), "semaphore", "multi", "election"
 	Path    string   // of a MultiLock all paths, with commas
-	Paths   []string // of a MultiLock; nil for the others
-	Permits int      // of a Semaphore; 0 for the others
+	Paths   []string // of a MultiLock
+	Permits int      // of a Semaphore
 	Owner   string   // WithOwner
 	Try     bool     // TryLock
-	// Context has the values of the call's context, its trace among them. It never ends. Nil in Status.
+	// Context has the values of the call's context, its trace among them, and never ends. Nil in Status.
 	Context context.Context
 
-	// Place in line, for Queued and Status.Waits: how many contenders are in the way, the znode of the first of them, and
-	// its owner. Who is "" until the wait has lasted for 300 ms and the znode was read.
+	// For Queued and Status.Waits: how many are in the way, the first one's znode, and its owner, after 300 ms.
 	Ahead       int
 	Holder, Who string
 
-	// The hold, for Acquired, Released, Lost and Status.Holds. Of a MultiLock, Node is the first path's.
+	// For Acquired, Released, Lost and Status.Holds.
 	Token  Token
-	Node   string
-	Joined uint64 // for Acquired: the call whose hold this one counts up, with WithReentrancy; else 0
+	Node   string // of a MultiLock the first
+	Joined uint64 // for Acquired: with WithReentrancy, the call whose hold this one joins
 
-	Waited time.Duration // for Acquired and Failed: since it was asked for
-	Held   time.Duration // for Released and Lost: since Acquired
-
-	// Err says why, for Failed, Lost and Retried. Lost's matches ErrLost, or ErrClosed. Released's is nil, or why the
-	// znode's deletion goes on in the background.
-	Err error
+	Waited time.Duration // for Acquired and Failed
+	Held   time.Duration // for Released and Lost
+	Err    error         // for Failed, Lost and Retried; for Released, why the znode's deletion goes on in the background
 
 	// For Status alone.
-	Since     time.Time // when it was asked for; of a hold, when it was acquired
-	SafeUntil time.Time // of a hold: as Hold.SafeUntil
-	Count     int       // of a hold: holds that have not been released, more than one with WithReentrancy
+	Since     time.Time // when it was asked for, or acquired
+	SafeUntil time.Time // as Hold.SafeUntil
+	Count     int       // of holds that are not released: more than one with WithReentrancy
 }
 
 // lastCall numbers the calls of the process.

@@ -23,7 +23,7 @@ import (
 // caller, so that a function that is not idempotent should write with the token, or with Hold.Multi. With AtMostOnce a run is
 // recorded before the function is called.
 //
-// The record is the znode at the lock's path with ".done" behind it. Nothing is forgotten but by Forget, ForgetLast and
+// The record is the znode at path + ".done". Nothing is forgotten but by Forget, ForgetLast and
 // ForgetBefore: a key takes some 300 bytes of every server's memory.
 type Job struct {
 	lock
@@ -42,8 +42,7 @@ func (c *Client) Job(path string, opts ...LockOption) *Job {
 	return j
 }
 
-// AtMostOnce returns the same job, whose runs are recorded before the function is called: one that fails or crashes is not made
-// again.
+// AtMostOnce returns the same job with runs that are recorded before the function is called.
 func (j *Job) AtMostOnce() *Job {
 	use(context.Background(), j)
 	most := *j
@@ -86,9 +85,8 @@ func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context)
 // do not count each other's runs.
 //
 // Hosts that start the job at one tick of their clocks so run it once, however long the run or the wait takes. All times are the
-// ensemble's: a call's is that at which it queued. So make d less than the period that you mean, by more than the skew of servers
-// and clients: 20 h for a nightly job. A run recorded by a clock that was ahead keeps the job from running until that time and d
-// are over: see ForgetLast.
+// ensemble's: a call's is that at which it queued. So make d less than the period that you mean: 20 h for a nightly job. A run
+// recorded by a clock that was ahead keeps the job from running until that time and d are over: see ForgetLast.
 func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
 	use(ctx, j)
 	needFunction(fn == nil)

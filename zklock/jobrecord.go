@@ -46,7 +46,7 @@ type JobRun struct {
 	Mine  bool      // it was made by the call that returns it
 }
 
-// String names the key, the client that ran it, and when, escaped for a terminal.
+// String names the key, the client and the time, escaped for a terminal.
 func (r JobRun) String() string {
 	s := fmt.Sprintf("by %s, begun %s, token %d", contender.Signature(r.Owner, r.Host, r.PID), r.Began.UTC().Format(time.RFC3339), r.Token)
 	if r.Key != "" {

@@ -203,7 +203,7 @@ func WithOwner(name string) LockOption {
 //
 // All who use a lock must be able to read each other's znodes, and to create and delete in its directory; those of a semaphore also
 // to write. Who may delete there may delete the holder's znode. A client is not notified when a znode that it may not read goes: it
-// looks again after a session timeout, then at doubling pauses, a minute at most.
+// looks again after a session timeout, later once a minute.
 func WithACL(acl ...zk.ACL) LockOption {
 	return LockOption{unless(len(acl) == 0, func(o *lockOptions) { o.acl = append([]zk.ACL{}, acl...) },
 		"ACL: is empty, so that nobody could ever delete the znode")}
@@ -222,8 +222,7 @@ func WithContainer() LockOption {
 // Once another process waits, a process hands on at most 100 times more, and for at most a second; then its calls go to the end of
 // the line. Locks share a znode if they agree in path, WithOwner, WithACL and WithContainer.
 //
-// Holds that follow each other on one znode have the same token: only an Unlock lies between them. After any other end, and after a
-// Multi whose outcome is unknown, the next hold has a greater one.
+// Holds that follow each other on one znode have the same token: only an Unlock lies between them.
 func WithLocalHandoff() LockOption {
 	return LockOption{func(o *lockOptions) error { o.handoff = handoffs; return nil }}
 }

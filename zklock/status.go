@@ -15,26 +15,23 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Status is what a Client had at one moment: its session, holds and waits. Package admin has those of other clients.
+// Status is what a Client had at one moment. Package admin has what other clients hold.
 type Status struct {
 	Session SessionStatus
-	Holds   []LockInfo // in the order in which they were asked for
-	Waits   []LockInfo // calls that have not returned yet, likewise
+	Holds   []LockInfo // in the order of the calls
+	Waits   []LockInfo // calls that have not returned yet
 }
 
 // SessionStatus is a ZooKeeper session as this process knows it.
 type SessionStatus struct {
-	ID      int64 // 0: the ensemble has not answered yet
-	State   session.State
-	Server  string        // that it is connected to; "" when it is not
-	Timeout time.Duration // that the ensemble granted; before it has, the one that is asked for
-	// TickTime is the servers' tick that leases allow for: found out, or WithTickTime's; 0 before a server has answered.
-	TickTime time.Duration
-	// SafeUntil is the instant, by the local clock, before which the ensemble can't have ended the session by itself. It may
-	// be past while nothing is held.
-	SafeUntil      time.Time
-	EphemeralBytes int   // that the paths of its ephemeral znodes take, of 512 KB: see ErrNoRoom
-	Err            error // why the session is Over: then the next one is being opened, unless it matches ErrClosed
+	ID             int64 // 0: the ensemble has not answered yet
+	State          session.State
+	Server         string        // that it is connected to
+	Timeout        time.Duration // that the ensemble granted; before it has, the one that is asked for
+	TickTime       time.Duration // that leases allow for: found out, or WithTickTime's; 0 before a server has answered
+	SafeUntil      time.Time     // until then the ensemble can't have ended the session by itself; past while nothing is held
+	EphemeralBytes int           // that the paths of its ephemeral znodes take: see ErrNoRoom
+	Err            error         // why the session is Over
 }
 
 // Status returns what the Client has at one moment, without asking the ensemble: it never blocks, and may be called after Close,

@@ -16,9 +16,9 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// The README's servers that need no Docker, started as it says, but for the port and the folder.
-func TestReadmesServersServe(t *testing.T) {
-	text, err := os.ReadFile(readme)
+// The servers to try things out that need no Docker, started as their page says, but for the port and the folder.
+func TestTheServersToTryThingsOutServe(t *testing.T) {
+	text, err := os.ReadFile(root + "/docs/servers.md")
 	require.NoError(t, err)
 	_, sh, _ := strings.Cut(string(text), "```sh\n")
 	sh, _, _ = strings.Cut(sh, "```\n")

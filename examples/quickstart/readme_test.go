@@ -77,18 +77,24 @@ func goTool(t *testing.T, dir string, files map[string]string, args ...string) (
 	return out.String()
 }
 
-func TestReadmesProgramRuns(t *testing.T) {
-	program := block(t, readme, "package main\n")
-	assert.Equal(t, "one at a time in the whole fleet\n", goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
-}
-
-// As its comment says, a connect string makes the same program one for an ensemble.
-func TestReadmesProgramRunsOnARealEnsemble(t *testing.T) {
+// README's sample needs an ensemble at its address, and work.
+func TestReadmesSampleRuns(t *testing.T) {
 	e := ensemble.Shared(t, 1)
-	program := block(t, readme, "package main\n")
-	require.Equal(t, 1, strings.Count(program, "server.Addr()"))
-	program = strings.Replace(program, "server.Addr()", `"`+e.Connect()+`"`, 1)
-	assert.Equal(t, "one at a time in the whole fleet\n", goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
+	sample := block(t, readme, "client, err :=")
+	require.Equal(t, 1, strings.Count(sample, "zk1:2181,zk2:2181,zk3:2181"))
+	sample = strings.Replace(sample, "zk1:2181,zk2:2181,zk3:2181", e.Connect(), 1)
+	program := strings.Replace(fragment("sample", sample+"\n\tfmt.Println(\"ends with\", err)\n"), "package fragment", "package main", 1) + `
+func main() {
+	work := func(context.Context) error {
+		fmt.Println("one at a time in the whole fleet")
+		return nil
+	}
+	if err := sample(context.Background(), "", nil, nil, nil, nil, nil, nil, nil, work, nil, nil, nil); err != nil {
+		panic(err)
+	}
+}
+`
+	assert.Equal(t, "one at a time in the whole fleet\nends with <nil>\n", goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
 }
 
 func TestTheTestingPagesTestPasses(t *testing.T) {
@@ -125,7 +131,7 @@ func fragment(name, code string) string {
 	}
 	fmt.Fprintf(&b, `)
 
-func %s(ctx context.Context, servers string, client *zklock.Client, report, value []byte, db *sql.DB, mux *http.ServeMux, approve http.Handler,
+func %s(ctx context.Context, servers string, client *zklock.Client, hold *zklock.Hold, report, value []byte, db *sql.DB, mux *http.ServeMux, approve http.Handler,
 	work func(context.Context) error, lead func(context.Context, *zklock.Hold) error, item func(context.Context, zklock.Token) error,
 	all []struct {
 		Name string
@@ -157,7 +163,7 @@ func TestEveryGoFragmentOfEveryPageCompiles(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 2, whole, "a new program or test needs a test that runs it")
+	require.Equal(t, 1, whole, "a new program or test needs a test that runs it")
 	require.NotEmpty(t, ours)
 	require.NotEmpty(t, otels)
 	// This test's program does not contain these packages. Having read them, it is run again when they change.
