@@ -34,15 +34,10 @@ func run(pass *analysis.Pass) (any, error) {
 			files = append(files, f)
 		}
 	}
-	c := checker{pass, map[types.Object]bool{}}
+	c := checker{pass}
 	for cur := range inspector.New(files).Root().Preorder((*ast.CallExpr)(nil), (*ast.AssignStmt)(nil), (*ast.ExprStmt)(nil)) {
 		switch n := cur.Node().(type) {
 		case *ast.CallExpr:
-			if sel, ok := n.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Close" {
-				if id, ok := sel.X.(*ast.Ident); ok && c.sessions[c.TypesInfo.ObjectOf(id)] {
-					c.Reportf(n.Pos(), "this ends every hold of the Client, whose session it is: close the Client instead")
-				}
-			}
 			if c.isMethod(n, guards) && len(n.Args) > 0 {
 				if fn, ok := n.Args[len(n.Args)-1].(*ast.FuncLit); ok {
 					c.outerContext(n, fn)
@@ -50,11 +45,6 @@ func run(pass *analysis.Pass) (any, error) {
 				}
 			}
 		case *ast.AssignStmt:
-			if call, ok := n.Rhs[0].(*ast.CallExpr); ok && c.isMethod(call, []string{"Session"}) {
-				if id, ok := n.Lhs[0].(*ast.Ident); ok {
-					c.sessions[c.TypesInfo.ObjectOf(id)] = true
-				}
-			}
 			if call := c.acquire(n.Rhs); call != nil && len(n.Lhs) == 3 {
 				if isBlank(n.Lhs[1]) {
 					c.lostHold(call)
@@ -74,10 +64,7 @@ func run(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-type checker struct {
-	*analysis.Pass
-	sessions map[types.Object]bool // variables that have the session of a Client
-}
+type checker struct{ *analysis.Pass }
 
 // isMethod reports whether call is of one of these methods of package zklock.
 func (c checker) isMethod(call *ast.CallExpr, names []string) bool {

@@ -109,12 +109,3 @@ func goroutines(ctx context.Context, m *zklock.Mutex) error {
 		return nil
 	})
 }
-
-func closed(ctx context.Context, c *zklock.Client, own *zklock.Session) error {
-	s, err := c.Session(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close() // want `this ends every hold of the Client, whose session it is: close the Client instead`
-	return own.Close()
-}

@@ -9,8 +9,6 @@ type (
 	Job       struct{}
 	Hold      struct{}
 	JobRun    struct{}
-	Client    struct{}
-	Session   struct{}
 )
 
 func (*Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) error { return nil }
@@ -32,6 +30,3 @@ func (*Hold) Unlock() error                   { return nil }
 func (*Hold) Err() error                      { return nil }
 func (*Hold) Context() context.Context        { return nil }
 func (*Hold) Multi(ctx context.Context) error { return nil }
-
-func (*Client) Session(ctx context.Context) (*Session, error) { return nil, nil }
-func (*Session) Close() error                                 { return nil }
