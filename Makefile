@@ -50,14 +50,14 @@ vuln: ## govulncheck, where it can be built and reach its database
 	@scripts/vuln.sh
 
 unit: ## the race tests of every module, and a thousand simulated runs without the race detector
-	@go test -count=1 ./internal/simulation
+	@go test -count=1 ./tests/simulation
 	@scripts/gotest.sh -race -shuffle=on
 
 model: servers ## the models of the queue and the lease in full, and their mutants, by spin: some minutes, 2 GB
-	@go run ./internal/model -o internal/model/RESULT.md
+	@go run ./tests/model -o tests/model/RESULT.md
 
 docs: ## the documents: links, and code that compiles and runs
-	@go test -count=1 ./internal/layout
+	@go test -count=1 ./tests/layout
 	@go test -count=1 -run 'Fragment|TestingPages|SampleRuns' ./examples/quickstart
 
 long: servers ## the tests with their long-running variants (ZKLOCK_LONG=1)
@@ -67,13 +67,13 @@ release: ## the commit and the tags of a release: make release VERSION=v0.1.0
 	@scripts/release.sh $(VERSION)
 
 soak: servers ## everything breaks for ten minutes (FOR), with a line of figures for each
-	@go -C internal/e2e run ./soak -for $(FOR)
+	@go -C tests/e2e run ./soak -for $(FOR)
 
 newer: servers ## a few tests of each suite on a newer Debian suite's ZooKeeper; says so where there is none to be had
 	@scripts/newest.sh
 
 matrix: servers ## the suites that need real servers, on every version that is there
-	@go -C internal/e2e run ./matrix $(MATRIXFLAGS) $(abspath $(HOMES))
+	@go -C tests/e2e run ./matrix $(MATRIXFLAGS) $(abspath $(HOMES))
 
 bench: servers ## this library beside other locks; BENCHFLAGS=-quick for one short round
 	@scripts/bench.sh $(BENCHFLAGS)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures this library beside other locks: see internal/bench. Installs the others through apt when this user may;
+# Measures this library beside other locks: see tests/bench. Installs the others through apt when this user may;
 # what is missing is left out of the tables, which say so. Arguments are the benchmark's, for example -quick.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,5 +28,5 @@ fi
 
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
-(cd internal/bench && go build -o "$bin/bench" .)
+(cd tests/bench && go build -o "$bin/bench" .)
 "$bin/bench" "$@"

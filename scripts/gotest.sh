@@ -7,4 +7,4 @@ cd "$(dirname "$0")/.."
 
 say "go test $*"
 # shellcheck disable=SC2046,SC2086 # several words each
-go test -vet=off -timeout "${TEST_TIMEOUT:-30m}" -p "${PARALLEL:-3}" "$@" ${TESTFLAGS:-} ./zklock ./internal/e2e $(packages)
+go test -vet=off -timeout "${TEST_TIMEOUT:-30m}" -p "${PARALLEL:-3}" "$@" ${TESTFLAGS:-} ./zklock ./tests/e2e $(packages)

@@ -17,5 +17,5 @@ fi
 began=$SECONDS
 # As make unit and make check have compiled and checked it.
 export GOFLAGS="$GOFLAGS -race -vet=off"
-go -C internal/e2e run ./matrix -brief -installed=false -newer=false "$home"
+go -C tests/e2e run ./matrix -brief -installed=false -newer=false "$home"
 say "the tests on a newer ZooKeeper took $((SECONDS - began)) s"

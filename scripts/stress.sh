@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-read -ra packages <<<"${PKG:-./internal/session ./recipe ./zklock ./zklock/lockhttp ./cmd/zklock ./internal/handoff}"
+read -ra packages <<<"${PKG:-./internal/session ./recipe ./zklock ./zklock/lockhttp ./cmd/zklock ./zklock/internal/handoff}"
 work=$(mktemp -d)
 sleep "${FOR:-10m}" &
 timer=$!

@@ -26,7 +26,7 @@ TestScriptsAreAnsweredAsByARealServer|TestRandomProgramsAreAnsweredAsByARealServ
 TestARealServerTakesThePathsThatWeTake|TestAStoppedRealServerKillsTheGroupInTime'
 
 packages=(./zklock ./internal/session/... ./recipe/... ./zklock/... ./zktest/... ./cmd/zklock ./zklockvet ./examples/quickstart
-	./internal/layout ./internal/handoff ./internal/doctor ./internal/locktest ./internal/text)
+	./tests/layout ./internal/doctor ./tests/locktest ./internal/text)
 raced=(./zklock ./internal/session ./recipe)
 
 # go_test runs tests on the in-process server. They wait for much of their time, so more run at once than there are
@@ -62,12 +62,12 @@ plain() { go_test "${packages[@]}"; }
 raced() {
 	local failed=0
 	go_test -race -run "$concurrent" "${raced[@]}" || failed=1
-	go_test -race ./internal/handoff || failed=1
+	go_test -race ./zklock/internal/handoff || failed=1
 	return "$failed"
 }
 
 # The last part of a run is the comparison with the model, which takes half of the limit.
-simulation() { go test -vet=off -timeout 10m ${TESTFLAGS:-} ./internal/simulation -limit 14s; }
+simulation() { go test -vet=off -timeout 10m ${TESTFLAGS:-} ./tests/simulation -limit 14s; }
 
 real() {
 	# shellcheck disable=SC2086 # TESTFLAGS are several words

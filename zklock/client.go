@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/zklock/locker/internal/handoff"
 	zksession "github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock/internal/handoff"
 )
 
 // Client is a program's access to its locks. It keeps one ZooKeeper session, and opens the next when that has ended. One Client

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/ensemble"
-	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/tests/ensemble"
+	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 )
 

@@ -12,10 +12,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/contender"
-	"github.com/zklock/locker/internal/handoff"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/zklock/internal/handoff"
 )
 
 // ticket is the znode, or set of znodes, behind a hold: a *recipe.Ticket that holds, or with local handoff a *handoff.Turn

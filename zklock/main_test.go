@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/tests/ensemble"
 )
 
 func TestMain(m *testing.M) {

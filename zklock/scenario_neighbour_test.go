@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 )
 

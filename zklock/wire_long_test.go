@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/ensemble"
-	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/tests/ensemble"
+	"github.com/zklock/locker/tests/locktest"
 )
 
 // A long wait costs reads of the size and the data of the holder's znode, once for all waiters of a session, so that the

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/ensemble"
-	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/tests/ensemble"
+	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )

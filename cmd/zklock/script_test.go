@@ -11,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zktest"
 )
 

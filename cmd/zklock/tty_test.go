@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/tests/locktest"
 )
 
 // console is a terminal with a program on it, as a user has it.

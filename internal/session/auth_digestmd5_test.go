@@ -9,8 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/tests/ensemble"
 )
 
 // jaas writes the servers' JAAS configuration and returns the JVM's flags for it.

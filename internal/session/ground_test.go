@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/tests/ensemble"
 	"github.com/zklock/locker/zktest"
 )
 

@@ -63,12 +63,12 @@ import (
 //     of our round trips may lose its earlier reports, but then no later write is answered on their connection. Model ("the
 //     follower starts anew"); on real servers no test cuts twice within a round trip.
 //  6. A write is acknowledged by a majority, and a leader that begins later gives each session its whole timeout again.
-//     internal/e2e, TestHoldIsNotProlongedByALeaderThatHasBeenReplaced.
+//     tests/e2e, TestHoldIsNotProlongedByALeaderThatHasBeenReplaced.
 //  7. The leader looks at the session before it carries out any operation of a multi, and says so inside the reply when it
 //     refuses. TestAHeartbeatThatSaysExpiredInsideEndsTheSessionAndConfirmsNothing.
 //  8. The leader asks its followers every half tick. One that was stopped may answer our write before it has asked again,
 //     and end the session by earlier reports; that takes a stop of nearly the timeout, after which the session is due as it
-//     wakes. Model, with shorter stops; internal/e2e/chaos stops leaders for 0.9 to 1.1 timeouts.
+//     wakes. Model, with shorter stops; tests/e2e/chaos stops leaders for 0.9 to 1.1 timeouts.
 //  9. No server grants less than two ticks: what is left of a lease while a re-attachment has no answer.
 //     TestScenario59_ALeaseEndsBeforeTheShorterSessionOfAReattachmentWithoutAnAnswer.
 //  10. A server that hung with our handshake unread does not carry it out after we have gone to another server: with a lower

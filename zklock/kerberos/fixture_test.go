@@ -16,7 +16,7 @@ import (
 	"github.com/jcmturner/gokrb5/v8/keytab"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/tests/ensemble"
 	"github.com/zklock/locker/zklock/kerberos"
 )
 
