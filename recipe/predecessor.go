@@ -149,7 +149,7 @@ func (t *Ticket) existedWhen(w *session.Watch) bool {
 //   - both were one transaction. Its author was then permitted to delete the predecessor, and a client that may delete in a
 //     directory can make two hold anyway. A client that may only create could make a mark for a contender that is about to
 //     go by itself, but in another transaction. Servers since 3.9 tell which transaction a notification is of. With others,
-//     the mark counts if the directory's ACL lets no client create that may not delete as well: see permitted;
+//     the mark counts if the directory's ACL lets no client create that may not delete as well;
 //   - its own znode existed when the predecessor's was deleted, and both were notified on one connection (ExistedWhen).
 //
 // In every other case the list decides, as if there were no marks.

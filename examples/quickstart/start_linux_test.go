@@ -37,14 +37,14 @@ func inside(t *testing.T, dir string, args ...string) {
 	require.NotEmpty(t, dir)
 }
 
-type worker struct {
+type student struct {
 	*exec.Cmd
 	said  bytes.Buffer // read after Wait
 	token chan string
 }
 
 // Write sends the token when the worker has said that it holds.
-func (w *worker) Write(p []byte) (int, error) {
+func (w *student) Write(p []byte) (int, error) {
 	if text, mine := strings.CutPrefix(string(p), "mine, with token "); mine {
 		w.token <- strings.TrimSpace(text)
 	}
@@ -58,14 +58,14 @@ func TestTheTutorialDoesWhatItSays(t *testing.T) {
 	dir, env := tutorial(t, server.Addr())
 	inside(t, dir, "test", "-count=1", filepath.Join(dir, "worker.go"), filepath.Join(dir, "worker_test.go"))
 	inside(t, dir, "build", "-o", filepath.Join(dir, "worker"), filepath.Join(dir, "worker.go"))
-	start := func() *worker {
-		w := &worker{Cmd: exec.CommandContext(t.Context(), filepath.Join(dir, "worker")), token: make(chan string, 1)}
+	start := func() *student {
+		w := &student{Cmd: exec.CommandContext(t.Context(), filepath.Join(dir, "worker")), token: make(chan string, 1)}
 		w.Dir, w.Env, w.Stdout, w.Stderr = dir, env, w, w
 		require.NoError(t, w.Start())
 		t.Cleanup(func() { _ = w.Process.Kill() }) // it may have ended
 		return w
 	}
-	holds := func(w *worker) (token string) {
+	holds := func(w *student) (token string) {
 		t.Helper()
 		select {
 		case token = <-w.token:

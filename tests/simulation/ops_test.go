@@ -124,16 +124,17 @@ func (o *op) acquire(ctx context.Context) {
 		o.refused(ctx, err)
 		return
 	}
-	t := o.enter(h)
+	first := &hold{Hold: h}
+	t := o.enter(first)
 	o.p.note("#%d holds %s, token %d", o.n, short(h.Node()), h.Token())
-	o.keep(t, t.holds[0])
+	o.keep(t, first) // others may have joined t by now
 }
 
 // enter reports a new acquisition to the oracle.
-func (o *op) enter(h *zklock.Hold) *acquisition {
+func (o *op) enter(h *hold) *acquisition {
 	t := &acquisition{who: fmt.Sprintf("%s#%d", o.p.name, o.n), p: o.p, kind: o.kind, paths: o.paths, permits: o.permits,
 		began: o.began, maxHold: o.maxHold, token: h.Token(), nodes: h.Nodes(), read: o.kind == "read"}
-	t.holds = []*hold{{Hold: h}}
+	t.holds = []*hold{h}
 	for _, node := range t.nodes { // one of several may have been removed already
 		if n, ok := o.p.w.srv.Node(node); ok {
 			t.session = n.Stat.EphemeralOwner
