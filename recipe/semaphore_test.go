@@ -16,48 +16,6 @@ func semName(n int, number int32, id int) string {
 	return fmt.Sprintf("_c_%08x-0000-4000-8000-000000000000-lease-%d-%010d", id, n, number)
 }
 
-// Each row is the permits that the contenders of a line want, and what is decided for each.
-func TestWhosePermitsAreFree(t *testing.T) {
-	for _, k := range []struct {
-		size  int
-		wants []int
-		holds int // how many, from the first on
-		head  int // the first that waits; -1: none does
-	}{
-		{1, []int{1}, 1, -1}, {1, []int{1, 1}, 1, 1}, {1, []int{1, 1, 1}, 1, 1},
-		{2, []int{2, 2}, 1, 1}, {2, []int{1, 1, 1}, 2, 2}, {2, []int{1, 2, 1}, 1, 1},
-		{5, []int{1, 1, 1}, 3, -1}, {5, []int{2, 3, 1}, 2, 2}, {5, []int{2, 4, 1, 1}, 1, 1}, {5, []int{4, 5, 1}, 1, 1},
-		{3, []int{5, 1}, 0, 0}, {3, []int{1, 5, 1}, 1, 1}, // larger than there are, since the size was lowered
-		{recipe.MaxPermits, []int{recipe.MaxPermits, recipe.MaxPermits, recipe.MaxPermits}, 1, 1},
-	} {
-		for _, from := range []int32{0, 999999999, 3<<29 - 4} {
-			var line []string
-			for i, n := range k.wants {
-				line = append(line, semName(n, from+int32(i), 100-i))
-			}
-			list := append(slices.Clone(line), "README", "lease-0000000001", "_c_x-lease-0-0000000000", "_c_x-lease--1-0000000000")
-			rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-			for i, own := range line {
-				v := recipe.Decide(recipe.Listing{Names: list}, own, k.size, nil)
-				says := fmt.Sprintf("contender %d of %v for %d, from %d", i, k.wants, k.size, from)
-				require.True(t, v.Present, says)
-				require.Equal(t, i < k.holds, v.Holds, says)
-				require.Equal(t, i < len(line)-1, v.Followed, says)
-				if i == 0 {
-					require.Empty(t, v.Watch, says)
-				} else {
-					require.Equal(t, line[i-1], v.Watch, says)
-					require.Equal(t, line[0], v.First, says)
-				}
-				require.Equal(t, max(0, i-k.holds+1), v.Ahead, says)
-				if i == k.head {
-					require.Equal(t, 1, v.Ahead, says)
-				}
-			}
-		}
-	}
-}
-
 // A contender that is not in the list neither holds nor waits; contenders of other kinds are reported.
 func TestPermitsOfOneWhoIsNotInLine(t *testing.T) {
 	own := semName(1, 5, 1)

@@ -2,9 +2,6 @@ package zklock_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,52 +66,5 @@ func TestAWaitWithoutAConnectionSaysSo(t *testing.T) {
 		s.Server.Leader().Up()
 		s.Unlock(s.Lock(m))
 		clean(s, "/l")
-	})
-}
-
-func TestHooksAndStatusOfALocalLine(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		var mu sync.Mutex
-		var diary []string
-		note := func(format string, args ...any) {
-			mu.Lock()
-			defer mu.Unlock()
-			diary = append(diary, fmt.Sprintf(format, args...))
-		}
-		c := s.Client(zklock.WithHooks(zklock.Hooks{
-			Asked:    func(i zklock.LockInfo) { note("asked") },
-			Queued:   func(i zklock.LockInfo) { note("queued %d %t", i.Ahead, strings.HasPrefix(i.Who, "us (")) },
-			Acquired: func(i zklock.LockInfo) { note("acquired after %v", i.Waited) },
-			Released: func(i zklock.LockInfo) { note("released after %v", i.Held) },
-			Failed:   func(i zklock.LockInfo) { note("failed") },
-			Lost:     func(i zklock.LockInfo) { note("lost %v", i.Err) },
-		}))
-		m := c.Mutex("/l", zklock.WithHandoffs(5), zklock.WithOwner("us"))
-		h := s.Lock(m)
-		calls := inLine(s, m, 2)
-		st := c.Status()
-		require.Len(s, st.Holds, 1)
-		require.Len(s, st.Waits, 2)
-		require.Equal(s, []int{1, 2}, []int{st.Waits[0].Ahead, st.Waits[1].Ahead})
-		require.Equal(s, h.Node(), st.Waits[1].Holder)
-		time.Sleep(time.Second)
-		s.Unlock(h)
-		h = calls[0].Get(s)
-		synctest.Wait()
-		require.Len(s, c.Status().Waits, 1)
-		time.Sleep(time.Second)
-		require.NoError(s, s.Server.Delete(h.Node()))
-		h = calls[1].Get(s)
-		s.Unlock(h)
-		synctest.Wait()
-		st = c.Status()
-		require.Empty(s, st.Holds)
-		require.Empty(s, st.Waits)
-		require.Len(s, diary, 11)
-		require.Equal(s, []string{"asked", "acquired after 0s", "asked", "queued 1 true", "asked", "queued 2 true"}, diary[:6])
-		// The status has the hold that ends and the next one independently, in either order.
-		require.ElementsMatch(s, []string{"released after 1s", "acquired after 1s"}, diary[6:8])
-		require.ElementsMatch(s, []string{"lost zklock: the lock's znode was deleted by somebody else", "acquired after 2s"}, diary[8:10])
-		require.Equal(s, "released after 0s", diary[10])
 	})
 }

@@ -163,58 +163,6 @@ func TestASecondAtMostOnceAContenderWaitsOutside(t *testing.T) {
 	})
 }
 
-func TestTwoProcessesTakeTurns(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		const n, rounds = 4, 40
-		type turn struct {
-			who   int
-			token zklock.Token
-		}
-		var order []turn // guarded by the lock itself
-		done := make(chan error, 100)
-		for who := range 2 {
-			m := s.Client().Mutex("/l", zklock.WithHandoffs(n))
-			for range 5 {
-				go func() {
-					for range rounds {
-						_, h, err := m.Lock(s.Context())
-						if err != nil {
-							done <- err
-							return
-						}
-						order = append(order, turn{who, h.Token()})
-						time.Sleep(time.Millisecond)
-						if err := h.Unlock(); err != nil {
-							done <- err
-							return
-						}
-					}
-					done <- nil
-				}()
-			}
-		}
-		for range 10 {
-			require.NoError(s, <-done)
-		}
-		require.Len(s, order, 10*rounds)
-		last, longest, run := order[0], 1, 1
-		for _, o := range order[1:300] { // later one of them may be alone
-			require.GreaterOrEqual(s, o.token, last.token)
-			require.Equal(s, o.who == last.who, o.token == last.token, "a token is never of two processes; and each turn is one znode")
-			run++
-			if o.who != last.who {
-				run = 1
-			}
-			longest = max(longest, run)
-			last = o
-		}
-		// The first hold of a turn, the hand-overs before the other process was seen in line again, and n more.
-		require.LessOrEqual(s, longest, n+3)
-		time.Sleep(2 * time.Second)
-		clean(s, "/l")
-	})
-}
-
 // A contender that comes while the directory is being looked at is in the list, or makes the watch fire.
 func TestAContenderThatComesWhileTheProcessLooks(t *testing.T) {
 	for name, failure := range map[string]fault.Fault{

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -172,6 +173,16 @@ func (h *Hold) unlock() error {
 }
 
 func (h *Hold) fail(op string, err error) error { return failed(op, h.a.info.Path, err) }
+
+// ownEnd returns err, which is that of I/O under the hold's context, and says why the hold has ended if it is that which ended the
+// I/O, and not the caller: then nobody has cancelled the caller's context.
+func (h *Hold) ownEnd(caller context.Context, err error) error {
+	cause := h.Err()
+	if err == nil || cause == nil || caller.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", cause, hide(err, context.Canceled, context.DeadlineExceeded))
+}
 
 // String names the lock, the token, and how the hold has ended.
 func (h *Hold) String() string {

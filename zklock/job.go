@@ -53,30 +53,25 @@ func (j *Job) AtMostOnce() *Job {
 // Once has fn called for key (a date, a migration's number, a message's id) unless that has been done before, by any host. It reads
 // the record, waits for the lock as Mutex.Lock does, reads again, and calls fn as Mutex.Do does. The key is 1 to 128 bytes of
 // printable UTF-8. After fn has returned nil, it blocks, even if ctx has ended, until the run is recorded or the lease has ended.
-// A key that is done costs one read.
+// A key that is done costs one round trip.
 //
-// Nil: it is done and recorded, by this call (JobRun.Mine) or by an earlier one.
+// Nil: it is done and recorded, by this call (JobRun.Mine) or by an earlier one; with AtMostOnce, it was tried.
 //
 // Errors:
 //   - ErrNotRecorded: fn has returned nil, but the run is not known to be recorded, so that the next caller may make it again.
 //     It matches ErrUnknownOutcome when it may have been recorded.
 //   - ErrNotRun: fn was not called, and the key is not done as far as is known. The rest of the error is Mutex.Lock's, or
-//     ErrConflict when something else is where the record would be. With AtMostOnce it may match ErrUnknownOutcome: then the
+//     ErrLost, or ErrConflict when something else is where the record would be. With AtMostOnce it may match ErrUnknownOutcome: then the
 //     run may have been recorded, and is not made.
 //   - Any other: fn was called, and the error is Mutex.Do's.
 func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context) error) (JobRun, error) {
 	use(ctx, j)
 	needFunction(fn == nil)
-	err := cmp.Or(j.err, checkKey(key))
-	if err == nil {
-		var run JobRun
-		var done bool
-		if run, done, err = j.look(ctx, key); done {
-			return run, nil
-		}
-	}
-	if err != nil {
+	if err := cmp.Or(j.err, checkKey(key)); err != nil {
 		return JobRun{}, notRunError{j.fail("once", err)}
+	}
+	if run, done := j.look(ctx, key); done {
+		return run, nil
 	}
 	return j.do(ctx, "once", key, 0, fn)
 }
@@ -85,7 +80,7 @@ func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context)
 // do not count each other's runs.
 //
 // Hosts that start the job at one tick of their clocks so run it once, however long the run or the wait takes. All times are the
-// ensemble's: a call's is that at which it queued. So make d less than the period that you mean: 20 h for a nightly job. A run
+// ensemble's: a call's is that at which it queued, again if its session ended. So make d less than the period that you mean: 20 h for a nightly job. A run
 // recorded by a clock that was ahead keeps the job from running until that time and d are over: see ForgetLast.
 func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
 	use(ctx, j)
@@ -103,7 +98,7 @@ func (j *Job) Runs(ctx context.Context) iter.Seq2[JobRun, error] {
 	return func(yield func(JobRun, error) bool) {
 		stopped := false
 		err := j.withSession(ctx, "runs", func(s *session.Session) error {
-			return j.pages(ctx, s, func(page []recorded) error {
+			return j.pages(ctx, s, func(_ string, _ int32, page []recorded) error {
 				for _, r := range page {
 					if stopped = !yield(r.JobRun, nil); stopped {
 						return errStopped
@@ -121,7 +116,7 @@ func (j *Job) Runs(ctx context.Context) iter.Seq2[JobRun, error] {
 var errStopped = errors.New("stopped by the caller")
 
 // Forget removes the run of key, so that the next Once runs the job again. False: there was none. It does not wait for the lock: a
-// run that is under way is still recorded. ErrConflict: what is there is not a run. ErrUnknownOutcome: it may be gone.
+// run that is under way is still recorded, but for one of AtMostOnce. ErrConflict: what is there is not a run. ErrUnknownOutcome: it may be gone.
 func (j *Job) Forget(ctx context.Context, key string) (found bool, err error) {
 	use(ctx, j)
 	if err := checkKey(key); j.err == nil && err != nil {
@@ -138,16 +133,24 @@ func (j *Job) ForgetLast(ctx context.Context) (found bool, err error) {
 
 func (j *Job) forget(ctx context.Context, key string) (found bool, err error) {
 	err = j.withSession(ctx, "forget", func(s *session.Session) error {
-		_, node := j.znode(key)
+		dir, node := j.znode(key)
+		if err := s.Sync(ctx, node); err != nil {
+			return err
+		}
 		for {
-			if err := s.Sync(ctx, node); err != nil {
-				return err
+			at, err := s.Exists(ctx, dir)
+			if errors.Is(err, zk.ErrNoNode) {
+				return needChroot(ctx, s)
 			}
-			r, there, err := j.read(ctx, s, key)
+			var r recorded
+			var there bool
+			if err == nil {
+				r, there, err = j.read(ctx, s, key)
+			}
 			if err != nil || !there {
 				return err
 			}
-			err = s.Delete(ctx, node, r.version)
+			err = remove(ctx, s, dir, at.Version, node, r.version)
 			if found = err == nil; found || !isAny(err, zk.ErrBadVersion, zk.ErrNoNode) {
 				return err
 			}
@@ -160,18 +163,15 @@ func (j *Job) forget(ctx context.Context, key string) (found bool, err error) {
 // also with an error.
 func (j *Job) ForgetBefore(ctx context.Context, t time.Time) (n int, err error) {
 	err = use(ctx, j).withSession(ctx, "forget", func(s *session.Session) error {
-		return j.pages(ctx, s, func(page []recorded) error {
+		return j.pages(ctx, s, func(dir string, at int32, page []recorded) error {
 			for _, r := range page {
 				if r.Key == "" || !r.Began.Before(t) {
 					continue
 				}
-				_, node := j.znode(r.Key)
-				switch err := s.Delete(ctx, node, r.version); {
-				case err == nil:
-					n++
-				case !isAny(err, zk.ErrBadVersion, zk.ErrNoNode):
+				if err := remove(ctx, s, dir, at, KeyPath(dir, r.Key), r.version); err != nil {
 					return err
 				}
+				n, at = n+1, at+1
 			}
 			return nil
 		})
@@ -183,32 +183,35 @@ func (j *Job) ForgetBefore(ctx context.Context, t time.Time) (n int, err error) 
 func (j *Job) do(ctx context.Context, op, key string, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
 	_, h, err := j.acquire(ctx, "lock", LockInfo{Kind: kindMutex})
 	if err != nil {
-		return JobRun{}, notRunError{err}
+		return JobRun{}, notRunError{hide(err, ErrUnknownOutcome)} // of no run
 	}
 	r := newRecording(j, h, key)
 	var run JobRun
 	var refused error // why fn was not called
 	done := false     // if the lock is lost from then on, the run has not failed
 	err = h.do(ctx, func(work context.Context) error {
-		if run, done, refused = r.begin(work, d); done || refused != nil {
+		run, done, refused = r.begin(work, d)
+		if !done && refused == nil && j.atMostOnce {
+			run, refused = r.write(work, time.Now(), true)
+		}
+		if refused = h.ownEnd(ctx, refused); done || refused != nil {
 			return nil
 		}
-		if j.atMostOnce {
-			if run, refused = r.write(work, 0); refused != nil {
-				return nil
-			}
-		}
 		began := time.Now()
-		if err := fn(work); err != nil || j.atMostOnce {
-			return hide(err, ErrNotRecorded, ErrNotRun) // of another Job
-		}
+		err := hide(fn(work), ErrNotRecorded, ErrNotRun) // of another Job
 		// Even if ctx has ended: a run that was made is recorded as long as the lock is held.
-		var err error
-		if run, err = r.write(h.Context(), time.Since(began)); err != nil {
-			return j.fail(op, fmt.Errorf("%w: %w", ErrNotRecorded, err))
+		switch {
+		case j.atMostOnce:
+			if ended, ok := r.end(h.Context(), began); ok {
+				run, done = ended, err == nil
+			}
+		case err == nil:
+			if run, err = r.write(h.Context(), began, false); err != nil {
+				return j.fail(op, fmt.Errorf("%w: %w", ErrNotRecorded, h.ownEnd(ctx, err)))
+			}
+			done = true
 		}
-		done = true
-		return nil
+		return err
 	})
 	switch {
 	case refused != nil:
@@ -219,17 +222,21 @@ func (j *Job) do(ctx context.Context, op, key string, d time.Duration, fn func(c
 	return run, err
 }
 
-// look looks whether the connected server's record has the key: then the call need not queue.
-func (j *Job) look(ctx context.Context, key string) (run JobRun, done bool, err error) {
-	if j.o.wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, j.o.wait)
-		defer cancel()
+// look looks whether the record has the key, in one round trip: then the call need not queue. Without an answer it does.
+func (j *Job) look(ctx context.Context, key string) (run JobRun, done bool) {
+	s := j.c.present.Load().session
+	if s.State() != session.Connected {
+		return JobRun{}, false
 	}
-	s, err := j.c.await(ctx)
-	if err != nil {
-		return JobRun{}, false, err
+	ctx, cancel := context.WithTimeout(ctx, min(s.Timeout()/10, time.Second))
+	defer cancel()
+	_, node := j.znode(key)
+	b := s.Batch()
+	b.Sync(node)
+	got := b.Get(node)
+	if b.Do(ctx) != nil || got.Err != nil {
+		return JobRun{}, false
 	}
-	r, done, err := j.read(ctx, s, key)
-	return r.JobRun, done, err
+	r, err := parseRun(node, got.Value.Bytes, got.Value.Stat)
+	return r.JobRun, err == nil && r.Key == key && !r.underWay
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -65,8 +67,9 @@ func checkKey(key string) error {
 // recorded is a run as it was read.
 type recorded struct {
 	JobRun
-	data    []byte
-	version int32
+	data     []byte
+	version  int32
+	underWay bool // at most once: it has begun, and is not known to have ended
 }
 
 // znode returns the directory and the path of a key's run, or with "" of Every's.
@@ -94,6 +97,13 @@ func (j *Job) read(ctx context.Context, s *session.Session, key string) (r recor
 	return r, err == nil, err
 }
 
+// remove deletes a run that was read when dir had the version at. dir's data are set as well: a run that was made again after
+// another client's deletion has the version of the first, but then dir has not.
+func remove(ctx context.Context, s *session.Session, dir string, at int32, node string, version int32) error {
+	_, err := s.Multi(ctx, session.OpSet{Path: dir, Data: []byte(recordFormat), Version: at}, session.OpDelete{Path: node, Version: version})
+	return err
+}
+
 type runJSON struct {
 	Key   string `json:"key,omitempty"`
 	Owner string `json:"owner,omitempty"`
@@ -101,26 +111,36 @@ type runJSON struct {
 	PID   int    `json:"pid"`
 	Token Token  `json:"token"`
 	Took  int64  `json:"took_ms"` // from the run's beginning to the znode's last change
+
+	UnderWay bool `json:"under_way,omitempty"`
 }
 
-// parseRun reads a run; what is not one is ErrConflict.
+func (r runJSON) encode() []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // which would make a key six times as long
+	if err := enc.Encode(r); err != nil {
+		panic(err) // integers and strings always marshal
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// parseRun reads a run; what is not one, to the letter, is ErrConflict.
 func parseRun(node string, data []byte, stat zk.Stat) (recorded, error) {
 	var r runJSON
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(&r)
+	err := json.Unmarshal(data, &r)
 	switch {
 	case err != nil:
-	case dec.More():
-		err = errors.New("something follows it")
-	case r.Token <= 0 || r.Took < 0 || r.Key != "" && checkKey(r.Key) != nil:
+	case !bytes.Equal(r.encode(), data):
+		err = errors.New("it is written otherwise")
+	case r.Host == "" || r.PID <= 0 || r.Token <= 0 || r.Took < 0 || r.Took > stat.Mtime || r.Key != "" && checkKey(r.Key) != nil:
 		err = errors.New("its values are out of range")
 	}
 	if err != nil {
 		return recorded{}, fmt.Errorf("%w: %s is not a run of a job, and is left as it is: %v: \"%s\"", ErrConflict, node, err, text.Foreign(string(data)))
 	}
-	began := time.UnixMilli(stat.Mtime).Add(-time.Duration(r.Took) * time.Millisecond)
-	return recorded{JobRun{r.Key, r.Owner, r.Host, r.PID, r.Token, began, false}, data, stat.Version}, nil
+	began := time.UnixMilli(stat.Mtime - r.Took)
+	return recorded{JobRun{r.Key, r.Owner, r.Host, r.PID, r.Token, began, false}, data, stat.Version, r.UnderWay}, nil
 }
 
 // ours reports whether dir, the record or a bucket, has our data. False: it is empty, as an operator makes it who gives it
@@ -151,49 +171,80 @@ func (j *Job) open(ctx context.Context, s *session.Session, dir string) error {
 		case err == nil:
 			_, err = s.Set(ctx, dir, []byte(recordFormat), stat.Version)
 		case errors.Is(err, zk.ErrNoNode):
-			if err = nil; dir != j.record {
-				err = j.open(ctx, s, j.record)
-			}
-			if err == nil {
+			if dir == j.record {
 				err = s.CreateAll(ctx, dir, []byte(recordFormat), session.Persistent, j.o.acl)
+			} else if err = j.open(ctx, s, j.record); err == nil {
+				_, err = s.Create(ctx, dir, []byte(recordFormat), session.Persistent, j.o.acl)
 			}
 		}
 		again := errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && s.Err() == nil
-		if err != nil && !again && !isAny(err, zk.ErrBadVersion, zk.ErrNoNode) {
-			return err
+		if err != nil && !again && !isAny(err, zk.ErrBadVersion, zk.ErrNoNode, zk.ErrNodeExists) {
+			return hide(err, ErrUnknownOutcome) // of no run
 		}
 	}
 }
 
-// pages passes the runs of each bucket, and Every's, to fn, until it returns an error.
-func (j *Job) pages(ctx context.Context, s *session.Session, fn func([]recorded) error) error {
-	data, stat, err := s.Get(ctx, j.record)
+// needChroot is for what was not found: below a misspelt chroot there is nothing.
+func needChroot(ctx context.Context, s *session.Session) error {
+	_, err := s.Exists(ctx, "/")
 	if errors.Is(err, zk.ErrNoNode) {
-		return nil
+		return fmt.Errorf("%w: the chroot of the connect string does not exist", ErrInvalid)
 	}
-	if err == nil {
-		_, err = ours(j.record, data, stat)
-	}
+	return err
+}
+
+// pages passes the runs of each bucket, and Every's, to fn, until it returns an error: with their directory, and the version that
+// it had before they were read. A page that has changed meanwhile, as fn's error says, is read again.
+func (j *Job) pages(ctx context.Context, s *session.Session, fn func(dir string, at int32, page []recorded) error) error {
+	err := s.Sync(ctx, j.record)
 	var names []string
+	if err == nil {
+		var data []byte
+		var stat zk.Stat
+		if data, stat, err = s.Get(ctx, j.record); err == nil {
+			_, err = ours(j.record, data, stat)
+		}
+	}
 	if err == nil {
 		names, _, err = s.List(ctx, j.record)
 	}
-	for _, name := range names {
-		page := []recorded(nil)
-		switch {
-		case err != nil:
-		case name == contender.RecordLast:
-			page, err = readRuns(ctx, s, j.record, []string{name})
-		case len(name) == contender.RecordBucket: // a lock's contenders, which may be here as well, have longer names
-			var keys []string
-			dir := j.record + "/" + name
-			if keys, _, err = s.List(ctx, dir); err == nil {
-				page, err = readRuns(ctx, s, dir, keys)
-			}
+	if errors.Is(err, zk.ErrNoNode) {
+		return needChroot(ctx, s)
+	}
+	for i := 0; i < len(names) && err == nil; {
+		if err = j.page(ctx, s, names[i], fn); !isAny(err, zk.ErrBadVersion, zk.ErrNoNode) {
+			i++
+		} else {
+			err = ctx.Err()
 		}
-		if err == nil {
-			err = fn(page)
-		}
+	}
+	return err
+}
+
+// page passes the runs in one child of the record to fn.
+func (j *Job) page(ctx context.Context, s *session.Session, name string, fn func(dir string, at int32, page []recorded) error) error {
+	dir, keys := j.record, []string{name}
+	_, err := strconv.ParseUint(name, 16, 8)
+	bucket := err == nil && len(name) == contender.RecordBucket
+	if !bucket && name != contender.RecordLast {
+		return nil // a lock's contender, say, which may be here as well
+	}
+	if bucket {
+		dir += "/" + name
+	}
+	stat, err := s.Exists(ctx, dir)
+	if err == nil && bucket {
+		keys, _, err = s.List(ctx, dir)
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil // deleted meanwhile
+	}
+	var page []recorded
+	if err == nil {
+		page, err = readRuns(ctx, s, dir, keys)
+	}
+	if err == nil {
+		err = fn(dir, stat.Version, page)
 	}
 	return err
 }
@@ -248,10 +299,19 @@ func (r *recording) begin(ctx context.Context, d time.Duration) (run JobRun, don
 			err = errors.Join(ErrNodeDeleted, r.h.Check(ctx))
 		}
 	}
+	if err == nil && !done && !there && r.refuses(r.j.o.acl) {
+		err = fmt.Errorf("%w: WithACL grants this client no READ, WRITE and CREATE, which a job's record needs", zk.ErrNoAuth)
+	}
 	if err != nil || done {
 		return found.JobRun, done, err
 	}
 	return JobRun{}, false, r.j.open(ctx, r.h.ctx.s, r.dir)
+}
+
+// refuses reports whether the record, made with acl, certainly could not be written after the function has been called.
+func (r *recording) refuses(acl []zk.ACL) bool {
+	known := !slices.ContainsFunc(acl, func(a zk.ACL) bool { return !slices.Contains([]string{"world", "auth", "digest"}, a.Scheme) })
+	return known && !r.h.ctx.s.Grants(acl, zk.PermRead|zk.PermWrite|zk.PermCreate)
 }
 
 func (r *recording) read(ctx context.Context) (found recorded, there bool, err error) {
@@ -262,23 +322,56 @@ func (r *recording) read(ctx context.Context) (found recorded, there bool, err e
 	return found, there, err
 }
 
-// write records the run, whose function has taken so long. A write whose reply is lost is made again: if the first one was
-// carried out, the leader refuses the second, and the record has the run.
-func (r *recording) write(ctx context.Context, took time.Duration) (JobRun, error) {
-	run := runJSON{r.key, text.Short(r.j.o.owner, contender.MaxWho), text.Short(contender.Hostname(), contender.MaxWho), os.Getpid(), r.h.Token(), took.Milliseconds()}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // which would make a key six times as long
-	if err := enc.Encode(run); err != nil {
-		panic(err) // integers and strings always marshal
-	}
-	data := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-	mine := func(stat zk.Stat) (JobRun, error) {
-		made, err := parseRun(r.node, data, stat)
-		made.Mine = true
-		return made.JobRun, err
-	}
+// slow is for how long a write may be under way for its time to be the run's: the record has the time between the two.
+const slow = time.Second
 
+// write records the run that began then. A write that was slow, for want of a connection say, is made again for its time.
+func (r *recording) write(ctx context.Context, began time.Time, underWay bool) (JobRun, error) {
+	sent := time.Now()
+	run, err := r.put(ctx, began, underWay)
+	if err == nil && time.Since(sent) > slow {
+		if again, err := r.put(ctx, began, underWay); err == nil {
+			run = again
+		}
+	}
+	return run, err
+}
+
+// end records that a run of AtMostOnce has ended. Otherwise, as when it was forgotten meanwhile, it stays as it is: who asks for it
+// waits for the lock to see what became of it.
+func (r *recording) end(ctx context.Context, began time.Time) (run JobRun, ok bool) {
+	for {
+		sent, data := time.Now(), r.data(began, false)
+		resps, err := r.h.Multi(ctx, session.OpSet{Path: r.node, Data: data, Version: r.version})
+		switch {
+		case err == nil:
+			run, err = r.mine(data, *resps[0].Stat)
+			ok = err == nil
+		case !errors.Is(err, ErrUnknownOutcome) || r.h.Err() != nil:
+			return run, ok
+		}
+		if ok && time.Since(sent) <= slow {
+			return run, true
+		}
+	}
+}
+
+func (r *recording) data(began time.Time, underWay bool) []byte {
+	return runJSON{r.key, text.Short(r.j.o.owner, contender.MaxWho), text.Short(contender.Hostname(), contender.MaxWho), os.Getpid(),
+		r.h.Token(), time.Since(began).Milliseconds(), underWay}.encode()
+}
+
+// mine returns the run that our write has left.
+func (r *recording) mine(data []byte, stat zk.Stat) (JobRun, error) {
+	made, err := parseRun(r.node, data, stat)
+	made.Mine, r.version = true, stat.Version
+	return made.JobRun, err
+}
+
+// put writes the run. A write whose reply is lost is made again: if the first one was carried out, the leader refuses the second,
+// and the record has the run.
+func (r *recording) put(ctx context.Context, began time.Time, underWay bool) (JobRun, error) {
+	data := r.data(began, underWay)
 	var before recipe.Doubt
 	for {
 		ops := []session.Op{session.OpSet{Path: r.node, Data: data, Version: r.version}}
@@ -289,7 +382,7 @@ func (r *recording) write(ctx context.Context, took time.Duration) (JobRun, erro
 		before.Note(err)
 		switch {
 		case err == nil:
-			return mine(*resps[len(resps)-1].Stat)
+			return r.mine(data, *resps[len(resps)-1].Stat)
 		case errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && r.h.Err() == nil:
 			continue // that can still be found out
 		case !isAny(err, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoNode):

@@ -2,9 +2,6 @@ package zktest_test
 
 import (
 	"context"
-	"encoding/binary"
-	"io"
-	"math/rand/v2"
 	"net"
 	"runtime"
 	"testing"
@@ -16,51 +13,6 @@ import (
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
-
-// serves fails the test unless the server still answers.
-func serves(t *testing.T, s *zktest.Server) {
-	t.Helper()
-	c := scriptOn(t, s.Dial)
-	c.ok(t, "check create /alive", "check delete /alive", "check close")
-}
-
-func TestNoInputStopsTheServer(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server, _ *script) { throwGarbage(t, s) }) // silence costs no time there
-}
-
-func throwGarbage(t *testing.T, s *zktest.Server) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for i := range 2000 {
-		nc, err := s.Dial("", "", 0)
-		require.NoError(t, err)
-		rw := &raw{nc: nc}
-		if i%4 != 0 { // the rest is random from the first byte on
-			_, _, err := rw.shake(4000, 0)
-			require.NoError(t, err)
-		}
-		b := make([]byte, r.IntN(200))
-		for k := range b {
-			b[k] = byte(r.Uint32())
-		}
-		if i%4 > 1 && len(b) >= 12 { // a valid header, and a plausible first length
-			binary.BigEndian.PutUint32(b[4:], uint32(r.IntN(120)))
-			binary.BigEndian.PutUint32(b[8:], uint32(r.IntN(20)))
-		}
-		if i%2 == 0 {
-			_, err = nc.Write(b)
-		} else {
-			err = rw.send(b)
-		}
-		if err != nil {
-			require.ErrorIs(t, err, io.ErrClosedPipe)
-		}
-		if i%3 == 0 {
-			_, _ = rw.recv() // may be an answer, may be the end, may be silence
-		}
-		require.NoError(t, nc.Close())
-	}
-	serves(t, s)
-}
 
 func TestOversizedFrameCostsOnlyItsOwnConnection(t *testing.T) {
 	s := zktest.Run(t, zktest.WithJuteMaxBuffer(1000))

@@ -118,26 +118,6 @@ func TestTheCommandMayEndByItselfDuringTheGrace(t *testing.T) {
 	}
 }
 
-// The connection returns between SIGTERM and SIGKILL: the lock was never lost, and the command still ends.
-func TestAReconnectionPostponesTheKill(t *testing.T) {
-	t.Parallel()
-	s, d := server(t), newDiary(t)
-	p := launch(t, s.Addr(), append(lossFlags(), "/l", "--", testCommand, "diary", string(d), "note", "live")...)
-	d.alive(t, "child")
-	freeze := s.Inject(fault.Freeze())
-	until(t, "SIGTERM", func() bool { return d.has("child", "signal 15") })
-	freeze.Remove()
-	s.DropConnections()
-	ctx := locktest.Within(t, locktest.Bound)
-	before := confirmations(s)
-	require.NoError(t, s.Await(ctx, func() bool { return confirmations(s) > before+5 || inLine(s, "/l") == 0 }))
-	if inLine(s, "/l") == 1 { // a busy machine may have lost it all the same
-		require.NotContains(t, p.err.String(), "SIGKILL")
-	}
-	_ = syscall.Kill(d.pid(t, "child"), syscall.SIGKILL) // if it still exists
-	p.exits(exitLost)
-}
-
 // confirmations counts the holder's requests to the leader, and only those.
 func confirmations(s *zktest.Server) (n int) {
 	for op, count := range s.Requests() {

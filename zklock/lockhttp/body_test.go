@@ -195,21 +195,3 @@ type deadlines struct {
 }
 
 func (d *deadlines) SetReadDeadline(time.Time) error { d.set++; return nil }
-
-func TestABodyThatIsReadAfterTheHandlerHasReturnedTouchesNoDeadline(t *testing.T) {
-	c := locktest.Dial(t, zktest.Run(t))
-	for _, late := range []bool{false, true} {
-		var body io.Reader
-		w := &deadlines{httptest.NewRecorder(), 0}
-		lockhttp.Middleware(wait, byKey(c))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			if body = r.Body; !late {
-				_, err := io.ReadAll(body)
-				require.NoError(t, err)
-			}
-		})).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/?key=k", strings.NewReader("some body")))
-		text, err := io.ReadAll(body)
-		require.NoError(t, err)
-		require.Equal(t, late, len(text) > 0)
-		require.Equal(t, !late, w.set == 1)
-	}
-}

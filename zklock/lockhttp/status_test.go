@@ -3,10 +3,8 @@ package lockhttp_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -194,31 +192,6 @@ func TestStatusIsReadOnlyAndKeepsTheBrowserIn(t *testing.T) {
 			require.Equal(t, "no-store", answer.Header.Get("Cache-Control"))
 		}
 		require.Equal(t, before, srv.Zxid(), "nothing is written")
-	})
-}
-
-// What the last of several servers answered may be what matters: that it has no quorum.
-func TestStatusTellsWhatWasTheMatterWithEachServer(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		far := errors.New(strings.Repeat("far away ", 12))
-		c, err := zklock.Dial(locktest.Soon(t), srv.Addr()+",zk2:2181,zk3:2181", zklock.WithDialer(
-			func(network, addr string, timeout time.Duration) (net.Conn, error) {
-				if addr != srv.Addr() {
-					return nil, far
-				}
-				return srv.Dial(network, addr, timeout)
-			}))
-		require.NoError(t, err)
-		defer c.Close()
-		h := lockhttp.StatusHandler(c)
-		srv.Leader().Down()
-		_, s := seeJSON(t, h, "/?path=/locks/a") // each for 3 s
-		_, body := see(t, h, "/?path=/locks/a")
-		for _, text := range []string{s.Queue.Error, body} {
-			for _, server := range []string{srv.Addr() + ": ", "zk2:2181: ", "zk3:2181: "} {
-				require.Contains(t, text, server)
-			}
-		}
 	})
 }
 

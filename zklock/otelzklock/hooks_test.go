@@ -206,26 +206,6 @@ func TestEndedSessionsAndRetriesAreCounted(t *testing.T) {
 	})
 }
 
-func TestReentrantHoldsCountOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client) {
-		m := c.RWMutex("/l", zklock.WithReentrancy())
-		_, outer, err := m.Lock(locktest.Soon(t))
-		require.NoError(t, err)
-		_, inner, err := m.Lock(outer.Context())
-		require.NoError(t, err)
-		require.Equal(t, []point{{"zklock.lock.kind=write", 0, 1}}, r.metric(t, "zklock.lock.hold.count"))
-		var joined string
-		for _, s := range r.spans.GetSpans() {
-			joined += attrs(s.Attributes)["zklock.call.joined"]
-		}
-		require.NotEmpty(t, joined)
-		require.NoError(t, inner.Unlock())
-		require.NoError(t, outer.Unlock())
-		require.Empty(t, r.metric(t, "zklock.lock.hold.count"))
-		require.Len(t, r.metric(t, "zklock.lock.hold.duration"), 1)
-	})
-}
-
 func TestOptions(t *testing.T) {
 	classes := otelzklock.WithMetricAttributes(func(i zklock.LockInfo) []attribute.KeyValue {
 		class, _, _ := strings.Cut(strings.TrimPrefix(i.Path, "/"), "/")
