@@ -188,7 +188,9 @@ func TestTheResultsOfAGroupAreThoseOfItsMembersWhateverTheyDo(t *testing.T) {
 			_, ok := l.srv.Node(p)
 			require.False(t, ok, p)
 		}
-		require.Equal(t, 2, l.at(fault.OpMulti))
+		// One was refused. The others are sent again by their calls: together, if these wake at one moment.
+		require.Positive(t, l.at(fault.OpMulti))
+		require.LessOrEqual(t, l.at(fault.OpMulti), 1+4)
 	})
 }
 
