@@ -272,3 +272,12 @@ func TestNothingIsFoundBelowAMissingChrootAndThatIsAnError(t *testing.T) {
 		}
 	})
 }
+
+func TestAnEnsembleWhoseWritesAreSlowEndsARunOfAtMostOnce(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		s.Server.Inject(onRecord(fault.DelayReply(1200 * time.Millisecond)))
+		began := time.Now()
+		require.NoError(s, once(s.Context(), s.Client().Job("/jobs/nightly").AtMostOnce(), "k", new(job).run))
+		require.Less(s, time.Since(began), 10*time.Second)
+	})
+}

@@ -340,7 +340,7 @@ func (r *recording) write(ctx context.Context, began time.Time, underWay bool) (
 // end records that a run of AtMostOnce has ended. Otherwise, as when it was forgotten meanwhile, it stays as it is: who asks for it
 // waits for the lock to see what became of it.
 func (r *recording) end(ctx context.Context, began time.Time) (run JobRun, ok bool) {
-	for {
+	for first := true; ; first = false {
 		sent, data := time.Now(), r.data(began, false)
 		resps, err := r.h.Multi(ctx, session.OpSet{Path: r.node, Data: data, Version: r.version})
 		switch {
@@ -350,7 +350,7 @@ func (r *recording) end(ctx context.Context, began time.Time) (run JobRun, ok bo
 		case !errors.Is(err, ErrUnknownOutcome) || r.h.Err() != nil:
 			return run, ok
 		}
-		if ok && time.Since(sent) <= slow {
+		if ok && (!first || time.Since(sent) <= slow) { // as write: once more, for its time
 			return run, true
 		}
 	}

@@ -118,16 +118,6 @@ func TestTheCommandMayEndByItselfDuringTheGrace(t *testing.T) {
 	}
 }
 
-// confirmations counts the holder's requests to the leader, and only those.
-func confirmations(s *zktest.Server) (n int) {
-	for op, count := range s.Requests() {
-		if op != fault.OpPing && op != fault.OpConnect {
-			n += count
-		}
-	}
-	return n
-}
-
 func TestOnLossTermNeverSendsSIGKILL(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)

@@ -187,11 +187,3 @@ func TestAReadDeadlineDoesWhatItDoesWithoutTheLock(t *testing.T) {
 		}
 	})
 }
-
-// deadlines is a writer that counts how often a read deadline is set.
-type deadlines struct {
-	*httptest.ResponseRecorder
-	set int
-}
-
-func (d *deadlines) SetReadDeadline(time.Time) error { d.set++; return nil }
