@@ -4,7 +4,7 @@
 #                        fetches a newer Debian suite's and prints its folder
 #   HOMES="dir …"        more of these for make matrix; MATRIXFLAGS=-quick leaves out what takes minutes, -brief all
 #                        but a few tests of each suite
-#   PKG=./recipe      the one package that make test or make stress runs
+#   PKG=./zklock      the one package that make test or make stress runs
 #   FOR=20m           how long make stress and make soak take; 10m by default
 #   ZKLOCK_TEST_SERVERS=host:port,host:port,host:port   make all tests against this ensemble instead of starting servers
 #   PARALLEL=1        packages tested at once; 3 by default, since tests of real servers wait much of their time
@@ -28,7 +28,7 @@ export PARALLEL PKG TESTFLAGS FUZZTIME BENCHTIME FOR
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test: ## what every change has to pass, in minutes; PKG=./recipe runs one package
+test: ## what every change has to pass, in minutes; PKG=./zklock runs one package
 	@scripts/test.sh
 
 stress: ## the tests again and again for ten minutes (FOR), shuffled, beside a second copy; prints each failure with its rate

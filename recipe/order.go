@@ -8,8 +8,8 @@ import (
 )
 
 // This file decides who holds, by pure functions of a list of the directory, our own name, the czxids of contenders whose
-// numbers can't be compared and, for a semaphore, its size. The rule is tally.lets, also for TryLock (foresee) and
-// onlookers (holders.go). A waiter may also hold without another list: see predecessor.go.
+// numbers can't be compared and, for a semaphore, its size. The rule is tally.lets, also for TryLock (Foresee) and
+// onlookers (Holding). A waiter may also hold without another list: see internal/queue/predecessor.go.
 //
 // # Order of contenders
 //
@@ -50,8 +50,8 @@ func NewListing(names []string, stat zk.Stat) Listing {
 }
 
 type tally struct {
-	of      [kinds]int
-	permits int // that a semaphore's contenders want
+	of      [numKinds]int
+	permits int // that contenders of a sized kind want
 }
 
 func (t *tally) add(n Name) {
@@ -59,21 +59,16 @@ func (t *tally) add(n Name) {
 	t.permits = min(t.permits+n.Permits, MaxPermits+1) // no sum overflows
 }
 
-// lets reports whether a contender holds if those counted are all that came before it: none is in its way or, for a
-// semaphore, their permits and its own are at most the size.
+// lets reports whether n holds if those counted are all that came before it.
 func (t *tally) lets(n Name, size int) bool {
-	if n.Kind == Permits {
-		return t.permits+n.Permits <= size
-	}
-	return t.inWay(n.Kind) == 0
+	k := n.Kind.facts()
+	return k.holds(k, t, n, size)
 }
 
 // inWay returns how many of those counted are in the way of a later contender of kind k.
-func (t *tally) inWay(k Kind) (n int) {
-	for ahead, count := range t.of {
-		if k.blocks(Kind(ahead)) {
-			n += count
-		}
+func (t *tally) inWay(k *kind) (n int) {
+	for _, before := range k.waitsFor {
+		n += t.of[before]
 	}
 	return n
 }
@@ -84,15 +79,15 @@ type Verdict struct {
 	Present bool
 	// Holds: no contender is in our way, and nothing is Unknown.
 	Holds bool
-	// Watch is the nearest contender in our way (for a semaphore, the one immediately before us); "" when there is none.
+	// Watch is the nearest contender in our way (of a sized kind, the one immediately before us); "" when there is none.
 	Watch string
 	// First is the first in line of those in our way; our own name when there is none.
 	First string
-	// Ahead is how many are in our way (for a semaphore: 0 if we hold, 1 if we are the first of the waiters, and so on).
+	// Ahead is how many are in our way (of a sized kind: 0 if we hold, 1 if we are the first of the waiters, and so on).
 	Ahead int
-	// Permits are those of all contenders before us, for a semaphore.
+	// Permits are those of all contenders before us, of a sized kind.
 	Permits int
-	// Followed: contenders behind us are listed, for a semaphore.
+	// Followed: contenders behind us are listed, of a sized kind.
 	Followed bool
 	// Unknown are contenders, ours among them, whose czxids are needed. Until then the verdict is not final.
 	Unknown []string
@@ -113,12 +108,12 @@ func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
 	return decide(l, own, me, size, czxids)
 }
 
-// decide is Decide; own is "" in foresee.
+// decide is Decide; own is "" in Foresee.
 func decide(l Listing, own string, me Name, size int, czxids map[string]int64) Verdict {
-	v := Verdict{First: own}
+	v, k := Verdict{First: own}, me.Kind.facts()
 	o := order{late: Late(me.Number) || Late(l.Counter), czxids: czxids}
 	mine := o.contender(own, me)
-	var before []contender // of a semaphore: who waits depends on the order of all before us
+	var before []contender // of a sized kind: who waits depends on the order of all before us
 	var near, far contender
 	var all tally
 	for _, name := range l.Names {
@@ -134,7 +129,7 @@ func decide(l Listing, own string, me Name, size int, czxids map[string]int64) V
 				v.OtherKinds = append(v.OtherKinds, name)
 			}
 			continue
-		case !me.Kind.blocks(n.Kind):
+		case !me.Kind.WaitsFor(n.Kind):
 			continue
 		}
 		c := o.contender(name, n)
@@ -142,7 +137,7 @@ func decide(l Listing, own string, me Name, size int, czxids map[string]int64) V
 			v.Unknown = append(v.Unknown, name)
 			continue
 		} else if !earlier {
-			v.Followed = me.Kind == Permits
+			v.Followed = k.sized
 			continue
 		}
 		all.add(n)
@@ -152,7 +147,7 @@ func decide(l Listing, own string, me Name, size int, czxids map[string]int64) V
 		if v.First == own || o.compare(c, far) < 0 {
 			v.First, far = name, c
 		}
-		if me.Kind == Permits {
+		if k.sized {
 			before = append(before, c)
 		}
 	}
@@ -163,23 +158,24 @@ func decide(l Listing, own string, me Name, size int, czxids map[string]int64) V
 		v.Unknown = append(v.Unknown, own)
 	}
 	v.Holds = all.lets(me, size) && len(v.Unknown) == 0
-	v.Ahead, v.Permits = all.inWay(me.Kind), all.permits
-	if me.Kind == Permits {
+	v.Ahead, v.Permits = all.inWay(k), all.permits
+	switch {
+	case !k.sized:
+	case v.Holds:
 		v.Ahead = 0
-		if !v.Holds {
-			slices.SortFunc(before, o.compare)
-			v.Ahead = 1 + waitersIn(before, size)
-		}
+	default:
+		slices.SortFunc(before, o.compare)
+		v.Ahead = 1 + waitersIn(before, size)
 	}
 	return v
 }
 
-// foresee is Decide for a contender of kind k that would enter behind names. First may be wrong near the counter's end.
-func foresee(names []string, k Kind, permits, size int) Verdict {
+// Foresee is Decide for a contender of kind k that would enter behind names. First may be wrong near the counter's end.
+func Foresee(names []string, k Kind, permits, size int) Verdict {
 	return decide(Listing{Names: names}, "", Name{Kind: k, Permits: permits}, size, nil)
 }
 
-// waitersIn returns how many contenders of line, a semaphore's whole line in order, wait.
+// waitersIn returns how many contenders of line, a sized kind's whole line in order, wait.
 func waitersIn(line []contender, size int) (n int) {
 	var all tally
 	for _, c := range line {
@@ -224,6 +220,38 @@ func Family(names []string, k Kind) []string {
 		}
 	}
 	return family
+}
+
+// Holding returns, for each contender of a line in order of arrival, whether it holds, each judged as it judges itself; size is
+// a semaphore's. See Inside for those that may hold as well.
+func Holding(line []string, size int) []bool {
+	holds := make([]bool, len(line))
+	var before tally
+	for i, name := range line {
+		if n, ok := Parse(name); ok {
+			holds[i] = before.lets(n, size)
+			before.add(n)
+		}
+	}
+	return holds
+}
+
+// Ahead returns how many contenders of line, which is in order, are in own's way, and the first of them, or own. False: own
+// is not in line.
+func Ahead(line []string, own string) (ahead int, first string, ok bool) {
+	me, _ := Parse(own)
+	first = own
+	for _, name := range line {
+		if name == own {
+			return ahead, first, true
+		}
+		if n, _ := Parse(name); me.Kind.WaitsFor(n.Kind) {
+			if ahead++; ahead == 1 {
+				first = name
+			}
+		}
+	}
+	return 0, "", false
 }
 
 // order compares contenders by one of the two rules.

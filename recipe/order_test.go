@@ -196,7 +196,7 @@ func TestMadeUpContendersNeverChangeTheOrderOfTheOthers(t *testing.T) {
 			}
 			v := decide(t, l, own, c.czxids)
 			for _, other := range c.names[:i] {
-				if o, _ := recipe.Parse(other); !me.Kind.Blocks(o.Kind) {
+				if o, _ := recipe.Parse(other); !me.Kind.WaitsFor(o.Kind) {
 					continue
 				}
 				require.False(t, v.Holds, "%s is before %s: %s", other, own, says)
@@ -228,7 +228,7 @@ func TestDecideAgreesWithTheOrderOfCreation(t *testing.T) {
 			me, _ := recipe.Parse(own)
 			var inTheWay []string
 			for _, name := range c.names[:i] {
-				if o, _ := recipe.Parse(name); me.Kind.Blocks(o.Kind) {
+				if o, _ := recipe.Parse(name); me.Kind.WaitsFor(o.Kind) {
 					inTheWay = append(inTheWay, name)
 				}
 			}
@@ -269,7 +269,7 @@ func TestKindsThatShareADirectory(t *testing.T) {
 			rw := (a == recipe.Read || a == recipe.Write) && (b == recipe.Read || b == recipe.Write)
 			require.Equal(t, a == b || rw, a.Shares(b), "%v, %v", a, b)
 			if rw {
-				require.Equal(t, a == recipe.Write || b == recipe.Write, a.Blocks(b), "%v, %v", a, b)
+				require.Equal(t, a == recipe.Write || b == recipe.Write, a.WaitsFor(b), "%v, %v", a, b)
 			}
 		}
 	}

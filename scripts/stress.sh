@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs the compiled tests again and again for FOR (10m), shuffled, on the in-process server, in two copies, so that every test
 # has another one beside it. It prints each failure with its log, and in the end each test that has failed with its rate.
-# PKG=./recipe runs the tests of one package.
+# PKG=./zklock runs the tests of one package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-read -ra packages <<<"${PKG:-./internal/session ./recipe ./zklock ./zklock/lockhttp ./cmd/zklock ./zklock/internal/handoff}"
+read -ra packages <<<"${PKG:-./internal/session ./internal/queue ./zklock ./zklock/lockhttp ./cmd/zklock ./zklock/internal/handoff}"
 work=$(mktemp -d)
 sleep "${FOR:-10m}" &
 timer=$!

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What every change has to pass: gofmt, go vet of every module, the library's tests on the in-process server, those with
 # real concurrency again with the race detector, a part of the simulation, and a minute and a half of real servers, which it
-# installs through apt if it may. PKG=./recipe runs one package on the in-process server. make all runs the rest.
+# installs through apt if it may. PKG=./zklock runs one package on the in-process server. make all runs the rest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -25,9 +25,9 @@ TestStoppedHolderFindsItsContextEndedAndItsWritesRefused|TestTurnsGoOnWhenLeader
 TestScriptsAreAnsweredAsByARealServer|TestRandomProgramsAreAnsweredAsByARealServer
 TestARealServerTakesThePathsThatWeTake|TestAStoppedRealServerKillsTheGroupInTime'
 
-packages=(./zklock ./internal/session/... ./recipe/... ./zklock/... ./zktest/... ./cmd/zklock ./zklockvet ./examples/quickstart
+packages=(./zklock ./internal/session/... ./recipe ./internal/queue ./zklock/... ./zktest/... ./cmd/zklock ./zklockvet ./examples/quickstart
 	./tests/layout ./internal/doctor ./tests/locktest ./internal/text)
-raced=(./zklock ./internal/session ./recipe)
+raced=(./zklock ./internal/session ./internal/queue)
 
 # go_test runs tests on the in-process server. They wait for much of their time, so more run at once than there are
 # processors.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/internal/queue"
 )
 
 // acquisition is a lock that was acquired: what its holds share. There is one hold, or with reentrancy several. It ends
@@ -103,7 +103,7 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 // endLost ends an acquisition that was lost for cause. After a stop of the process, the znode's deletion may be noticed
 // before the clock is read. If the lease is over by then, the session's end deleted the znode: the cause is ErrLeaseOver.
 func (a *acquisition) endLost(cause error) {
-	if errors.Is(cause, recipe.ErrGone) {
+	if errors.Is(cause, queue.ErrGone) {
 		if cause = a.ticket.Session().Alive(); cause == nil {
 			cause = ErrNodeDeleted
 		}
@@ -157,9 +157,9 @@ func (a *acquisition) release(ctx context.Context) error {
 	defer a.c.ends.Done()
 	err := a.leave(ctx)
 	switch {
-	case errors.Is(err, recipe.ErrGone):
+	case errors.Is(err, queue.ErrGone):
 		err = ErrNodeDeleted
-	case errors.Is(err, recipe.ErrTaken):
+	case errors.Is(err, queue.ErrTaken):
 		err = fmt.Errorf("%w, and the other places are being given up: %w", ErrNodeDeleted, err)
 	}
 	a.c.tellReleased(a.after(err))

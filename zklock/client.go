@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/zklock/locker/internal/queue"
 	zksession "github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock/internal/handoff"
 )
@@ -67,7 +67,7 @@ func Open(connect string, opts ...Option) (*Client, error) {
 		use: inUse{waits: map[*waiting]struct{}{}, holds: map[*acquisition]struct{}{}}}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.handoff = handoff.New(handoff.Config{Context: c.ctx, Go: c.spawn, Logger: c.log,
-		GiveUp: func(ctx context.Context, t *recipe.Ticket) { c.giveUp(ctx, t) }, Unreachable: c.unreachable})
+		GiveUp: func(ctx context.Context, t *queue.Ticket) { c.giveUp(ctx, t) }, Unreachable: c.unreachable})
 	first, err := c.start()
 	if err != nil {
 		c.cancel(closedError{})

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/contender"
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 )
@@ -80,7 +81,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		_, l, err := e.Campaign(ctx, value)
 		if err != nil {
 			// A neighbour's znode that blocks the first campaign is probably a mistake, so the caller should hear of it.
-			passes := errors.Is(err, recipe.ErrNeighbour) && (!first || time.Since(asked) > recipe.WatchAfter)
+			passes := errors.Is(err, queue.ErrNeighbour) && (!first || time.Since(asked) > queue.WatchAfter)
 			switch {
 			case hopeless(err) && !passes:
 				return err
@@ -173,7 +174,7 @@ func (e *Election) first(ctx context.Context, s *session.Session) (string, error
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return "", err
 	}
-	return recipe.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
+	return queue.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
 }
 
 // Observe yields who leads now, and then every change, in order: a new leader or a new value, and ErrNoLeader between two leaders. If values change faster than they can be read, only the last is yielded. It survives disconnects and sessions that
@@ -310,7 +311,7 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 
 // sleep waits until w fires, or until it is time to look without an event.
 func (o *observer) sleep(ctx context.Context, s *session.Session, w *session.Watch) error {
-	pause := recipe.NextLook(o.pause, s.Timeout())
+	pause := queue.NextLook(o.pause, s.Timeout())
 	select {
 	case <-w.Fired():
 		o.pause = 0
@@ -326,7 +327,7 @@ func (o *observer) sleep(ctx context.Context, s *session.Session, w *session.Wat
 
 // read returns the candidate called name, and the zxid of the write that set its value.
 func (e *Election) read(ctx context.Context, s *session.Session, name string) (leader Leader, mzxid int64, err error) {
-	n, err := recipe.ReadChild(ctx, s, e.path, name)
+	n, err := queue.ReadChild(ctx, s, e.path, name)
 	if err != nil {
 		return Leader{}, 0, err
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/recipe"
 )
 
 // Ends of a hold: what context.Cause of its context, and Hold.Err, are or wrap.
@@ -44,7 +44,7 @@ var (
 	// ErrNotRecorded matches the error of a Job whose function has returned nil, and whose run is not known to be recorded.
 	ErrNotRecorded = errors.New("zklock: the run is not known to be recorded")
 	// ErrDeadlock says that the call would wait for its own caller: its context is of a hold of the same lock.
-	ErrDeadlock = recipe.ErrDeadlock
+	ErrDeadlock = queue.ErrDeadlock
 	// ErrNoLeader says that the election has no leader now.
 	ErrNoLeader = errors.New("zklock: no leader")
 	// ErrClosed says that the Client was closed.
@@ -52,7 +52,7 @@ var (
 	// ErrPath says that a path can't be a lock's; the message names the path and the rule.
 	ErrPath = session.ErrPath
 	// ErrConflict says that something else than this kind of lock uses the path, or keeps its data there.
-	ErrConflict = recipe.ErrConflict
+	ErrConflict = queue.ErrConflict
 	// ErrInvalid says that an option's value can't work; the message names the value and the rule.
 	ErrInvalid = session.ErrConfig
 	// ErrTooLarge says that the request would be longer than the ensemble takes (WithJuteMaxBuffer), or that the list of the
@@ -102,7 +102,7 @@ type BusyError struct {
 func (e *BusyError) Error() string        { return ErrBusy.Error() + ": " + e.why }
 func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 
-func busy(line recipe.Line, why string) error {
+func busy(line queue.Line, why string) error {
 	return &BusyError{cmp.Or(line.Who, path.Base(line.Holder)), line.Holder, line.Ahead, why}
 }
 
@@ -113,7 +113,7 @@ func isAny(err error, targets ...error) bool {
 // bare returns err's text without the names of this module's packages: Error has one in front.
 func bare(err error) string {
 	msg := err.Error()
-	for _, name := range []string{"zklock: ", "recipe: ", "session: "} {
+	for _, name := range []string{"zklock: ", "queue: ", "session: "} {
 		msg = strings.TrimPrefix(msg, name)
 		for _, before := range []string{": ", "(", "; ", "while "} {
 			msg = strings.ReplaceAll(msg, before+name, before)

@@ -1,7 +1,7 @@
 package zklock
 
 import (
-	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/internal/queue"
 )
 
 // LocalQueues returns how many local queues a client has.
@@ -15,4 +15,4 @@ func WithHandoffs(n int) LockOption {
 }
 
 // HeardGone notifies h that its znode was deleted.
-func HeardGone(h *Hold) { h.a.endLost(recipe.ErrGone) }
+func HeardGone(h *Hold) { h.a.endLost(queue.ErrGone) }

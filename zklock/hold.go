@@ -14,9 +14,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/queue"
 	zksession "github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
 
@@ -135,7 +135,7 @@ func (h *Hold) Multi(ctx context.Context, ops ...session.Op) ([]zk.MultiResponse
 	h.need()
 	needContext(ctx)
 	resps, err := h.a.ticket.Multi(ctx, h.Err, ops...)
-	if errors.Is(err, recipe.ErrGone) && h.Err() == nil { // the hold is about to end
+	if errors.Is(err, queue.ErrGone) && h.Err() == nil { // the hold is about to end
 		err = errors.Join(err, ErrNodeDeleted)
 	}
 	return resps, h.fail("multi", err)

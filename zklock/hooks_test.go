@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/unsealed"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
@@ -137,7 +137,7 @@ func TestHooksAreToldOfTheEndOfASessionAndOfWhatIsMadeAgain(t *testing.T) {
 		// The server may report the deletion of the waiter's znode before it closes the connection: either is a reason to
 		// queue again.
 		again := d.lastLock("retried").Err
-		require.True(t, errors.Is(again, zklock.ErrSessionExpired) || errors.Is(again, recipe.ErrGone), "%v", again)
+		require.True(t, errors.Is(again, zklock.ErrSessionExpired) || errors.Is(again, queue.ErrGone), "%v", again)
 		locktest.Unlock(t, theirs)
 		h := <-got
 		require.Equal(t, []string{"acquired"}, d.read())

@@ -15,9 +15,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/contender"
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/recipe"
 )
 
 // A job's record is a directory:
@@ -372,7 +372,7 @@ func (r *recording) mine(data []byte, stat zk.Stat) (JobRun, error) {
 // and the record has the run.
 func (r *recording) put(ctx context.Context, began time.Time, underWay bool) (JobRun, error) {
 	data := r.data(began, underWay)
-	var before recipe.Doubt
+	var before queue.Doubt
 	for {
 		ops := []session.Op{session.OpSet{Path: r.node, Data: data, Version: r.version}}
 		if r.version < 0 { // the answer to a create has no Stat: the data are set once more, for the time
@@ -405,6 +405,6 @@ func (r *recording) put(ctx context.Context, began time.Time, underWay bool) (Jo
 			found.Mine = true
 			return found.JobRun, nil
 		}
-		before = recipe.Doubt{} // what was unanswered was not carried out, and can't be any more
+		before = queue.Doubt{} // what was unanswered was not carried out, and can't be any more
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/contender"
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zklock/internal/handoff"
 )
 
@@ -41,7 +41,7 @@ type lock struct {
 	o       lockOptions
 	data    []byte        // the contenders'
 	err     error         // of the path or the options: reported by every call
-	size    *recipe.Size  // of a semaphore; nil for the others
+	size    *queue.Size   // of a semaphore; nil for the others
 	handoff *handoff.Lock // nil without local handoff
 }
 
@@ -89,11 +89,11 @@ func (l *lock) withSession(ctx context.Context, op string, fn func(*session.Sess
 }
 
 // queues describes the places in line of a call.
-func (l *lock) queues(ctx context.Context, call LockInfo) []recipe.Queue {
+func (l *lock) queues(ctx context.Context, call LockInfo) []queue.Queue {
 	permits, _ := ctx.Value(permitsKey{l.c, l.path}).(int)
-	queues := make([]recipe.Queue, len(l.dirs))
+	queues := make([]queue.Queue, len(l.dirs))
 	for i, dir := range l.dirs {
-		queues[i] = recipe.Queue{Dir: dir, Kind: contenderKind(call.Kind), Permits: call.Permits, Size: l.size, Held: permits,
+		queues[i] = queue.Queue{Dir: dir, Kind: contenderKind(call.Kind), Permits: call.Permits, Size: l.size, Held: permits,
 			ACL: l.o.acl, Container: l.o.container, Data: l.data,
 			Describe: contender.Describe, Log: l.c.log}
 	}
@@ -166,11 +166,11 @@ var errWaited = errors.New("WithMaxWait's time was over")
 // caller's context, while it was in line; a call that could not queue, for lack of a connection, did not find the lock
 // busy. ErrBusy has the cause as text only, since a deadline in that was not the caller's.
 func (l *lock) explain(err error) error {
-	var line recipe.LineError
+	var line queue.LineError
 	if !errors.As(err, &line) {
 		return err
 	}
-	if errors.Is(err, recipe.ErrBusy) {
+	if errors.Is(err, queue.ErrBusy) {
 		return busy(line.Line, err.Error())
 	}
 	var found error = line
@@ -208,7 +208,7 @@ func (l *lock) queueUp(ctx context.Context, w *waiting) (ticket, error) {
 }
 
 // obtain returns a ticket that holds. If its session ends, it queues again in the next one.
-func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Caller) (*recipe.Ticket, error) {
+func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Caller) (*queue.Ticket, error) {
 	queues := l.queues(ctx, call)
 	for i := range queues {
 		queues[i].Queued, queues[i].Retried = progress.Queued, progress.Retried
@@ -224,7 +224,7 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Calle
 			return t, nil
 		case errors.Is(err, ErrNoRoom):
 			return nil, fmt.Errorf("%w: open another Client for more locks", err)
-		case !isAny(err, ctx.Err(), ErrLost, ErrClosed, recipe.ErrGone): // an answer, whatever has ended since
+		case !isAny(err, ctx.Err(), ErrLost, ErrClosed, queue.ErrGone): // an answer, whatever has ended since
 			return nil, err
 		case ctx.Err() != nil, l.c.ctx.Err() != nil, errors.Is(err, ErrAuth): // the next session would not do
 			return nil, l.c.ended(ctx, err)
@@ -234,11 +234,11 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Calle
 }
 
 // enter takes a place in session s, and waits until it holds. After an error it has given up the place.
-func (l *lock) enter(ctx context.Context, s *session.Session, queues []recipe.Queue, try bool) (*recipe.Ticket, error) {
+func (l *lock) enter(ctx context.Context, s *session.Session, queues []queue.Queue, try bool) (*queue.Ticket, error) {
 	if try {
-		return recipe.Try(ctx, s, queues...)
+		return queue.Try(ctx, s, queues...)
 	}
-	t, err := recipe.Enter(ctx, s, queues...)
+	t, err := queue.Enter(ctx, s, queues...)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func (c *Client) giveUp(ctx context.Context, t ticket) {
 
 // unreleased warns of a ticket whose Leave has failed, unless its znodes are gone or being deleted, or its session is over.
 func (c *Client) unreleased(ctx context.Context, t ticket, err error) {
-	if err == nil || errors.Is(err, recipe.ErrGone) || ctx.Err() != nil || t.Session().Err() != nil {
+	if err == nil || errors.Is(err, queue.ErrGone) || ctx.Err() != nil || t.Session().Err() != nil {
 		return
 	}
 	c.log.Warn("place in line can't be given up before the session ends", "node", t.Nodes()[0], "error", err)
@@ -294,7 +294,7 @@ func (l *lock) handoffLock() *handoff.Lock {
 	rest := fmt.Appendf(nil, "%d %t %#v\n%s", o.handoff, o.container, o.acl, l.data)
 	return &handoff.Lock{Key: handoff.Key{Path: l.path, Rest: sha256.Sum256(rest)},
 		Self: contender.Describe(l.data), Handoffs: o.handoff,
-		Acquire: func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error) {
+		Acquire: func(ctx context.Context, try bool, c handoff.Caller) (*queue.Ticket, error) {
 			return queuer.obtain(ctx, LockInfo{Kind: kindMutex, Try: try}, c)
 		}}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 )
@@ -21,7 +22,7 @@ type Semaphore struct{ lock }
 // With WithContainer the size is deleted with the directory, unless Resize was called.
 func (c *Client) Semaphore(path string, size int, opts ...LockOption) *Semaphore {
 	s := &Semaphore{c.newLock(nounSemaphore, opts, path)}
-	s.size = recipe.NewSize(size)
+	s.size = queue.NewSize(size)
 	s.err = cmp.Or(s.err, checkSize(size))
 	return s
 }

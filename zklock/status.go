@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zklock/locker/internal/queue"
 	zksession "github.com/zklock/locker/internal/session"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
 
@@ -76,7 +76,7 @@ type waiting struct {
 	cancel context.CancelFunc // ends the wait
 
 	// Guarded by inUse.mu; only the call's goroutine writes them.
-	line     recipe.Line
+	line     queue.Line
 	panicked any   // what a hook panicked with
 	retries  int   // how often a step was made again
 	why      error // the last time
@@ -99,14 +99,14 @@ func (w *waiting) endOnPanic() {
 }
 
 // Queued notes the call's place in line, and reports it.
-func (w *waiting) Queued(l recipe.Line) {
+func (w *waiting) Queued(l queue.Line) {
 	w.c.use.update(func() { w.line = l })
 	defer w.endOnPanic()
 	w.c.tellQueued(w.queued())
 }
 
 func (w *waiting) Retried(cause error) {
-	w.c.use.update(func() { w.line, w.retries, w.why = recipe.Line{}, w.retries+1, cause })
+	w.c.use.update(func() { w.line, w.retries, w.why = queue.Line{}, w.retries+1, cause })
 	defer w.endOnPanic()
 	i := w.info
 	i.Err = cause
@@ -116,7 +116,7 @@ func (w *waiting) Retried(cause error) {
 // explain adds to the error of a call whose ctx has ended, and that is not in line, why it had to begin again: the ensemble may
 // end session after session.
 func (w *waiting) explain(ctx context.Context, err error) error {
-	if ctx.Err() == nil || w.retries == 0 || errors.As(err, new(recipe.LineError)) {
+	if ctx.Err() == nil || w.retries == 0 || errors.As(err, new(queue.LineError)) {
 		return err
 	}
 	return fmt.Errorf("%w (%d attempts before that failed, the last one with: %v)", err, w.retries, w.why) //nolint:errorlint // as text

@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"golang.org/x/term"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
@@ -111,7 +112,7 @@ func (l *line) look(ctx context.Context, c *zklock.Client, own, head string) str
 	}
 	names, stat, err := s.List(ctx, l.path)
 	if err == nil {
-		names, err = recipe.InOrder(ctx, s, l.path, names, stat)
+		names, err = queue.InOrder(ctx, s, l.path, names, stat)
 	}
 	if err == nil && own == "" {
 		own, err = ownIn(ctx, s, l.path, names)
@@ -153,7 +154,7 @@ func ownIn(ctx context.Context, s *session.Session, dir string, names []string) 
 
 // describe returns the owner of a contender.
 func describe(ctx context.Context, s *session.Session, dir, name string) string {
-	nodes, err := s.ReadBelow(ctx, dir, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= recipe.MaxData })
+	nodes, err := s.ReadBelow(ctx, dir, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= queue.MaxData })
 	if err != nil || nodes[0].Err != nil {
 		return ""
 	}

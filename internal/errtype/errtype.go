@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -31,7 +31,7 @@ var classes = []struct {
 	{zklock.ErrNodeDeleted, "node_deleted"},
 	{zklock.ErrSessionExpired, "session_expired"},
 	{zklock.ErrLeaseOver, "lease_over"},
-	{recipe.ErrGone, "node_deleted"},
+	{queue.ErrGone, "node_deleted"},
 	{zklock.ErrDeadlock, "deadlock"},
 	{zklock.ErrConflict, "conflict"},
 	{zklock.ErrInvalid, "option"},

@@ -27,12 +27,14 @@ var forbidden = []struct {
 	imports string // an import path, or everything below it
 	why     string
 }{
-	{"internal/session", module + "/recipe", "session lies below recipe"},
+	{"recipe", module + "/internal", "the decision who holds is made of pure functions"},
+	{"internal/session", module + "/internal/queue", "session lies below queue"},
+	{"internal/queue", module + "/zklock", "queue lies below zklock"},
 	{"internal/session", module + "/zklock", "session lies below zklock"},
 	{"session", module + "/internal", "session is what users name: it lies below all that is internal"},
 	{"recipe", module + "/zklock", "recipe lies below zklock"},
 	{"internal/session", module + "/zktest", "the library does not carry a test server"},
-	{"recipe", module + "/zktest", "the library does not carry a test server"},
+	{"internal/queue", module + "/zktest", "the library does not carry a test server"},
 	{"zklock", module + "/zktest", "the library does not carry a test server"},
 	{"", module + "/tests", "only tests use what tests are made of"},
 	{"", "github.com/stretchr/testify", "only tests assert"},

@@ -1,5 +1,5 @@
 /*
- * The queue under every lock, as package recipe has it: who creates what, who watches whom, and who may conclude from
+ * The queue under every lock, as package internal/queue has it: who creates what, who watches whom, and who may conclude from
  * what it has been told that it holds the lock.
  *
  * The ensemble is a log of transactions. tree[i] is the set of znodes that exist after transaction i; a znode is a bit.

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/contender"
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/recipe"
@@ -129,7 +130,7 @@ func read(ctx context.Context, c *zklock.Client, dir string, from, limit int) (l
 	if len(l.names) == 0 {
 		return line, nil
 	}
-	holds, size, err := recipe.Holders(ctx, l.s, dir, l.names)
+	holds, size, err := queue.Holders(ctx, l.s, dir, l.names)
 	if errors.Is(err, zk.ErrNoNode) {
 		return line, nil // the directory is gone since the list
 	}
@@ -151,7 +152,7 @@ func read(ctx context.Context, c *zklock.Client, dir string, from, limit int) (l
 		if stat.DataLength <= shortData {
 			return true
 		}
-		fits := stat.DataLength <= min(room, recipe.MaxData)
+		fits := stat.DataLength <= min(room, queue.MaxData)
 		if fits {
 			room -= stat.DataLength
 		}
@@ -192,7 +193,7 @@ func list(ctx context.Context, c *zklock.Client, dir string) (l listed, err erro
 	}
 	children, stat, err := l.s.List(ctx, dir)
 	if err == nil {
-		l.names, err = recipe.InOrder(ctx, l.s, dir, children, stat)
+		l.names, err = queue.InOrder(ctx, l.s, dir, children, stat)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
 		l.names, err = nil, nil

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -231,7 +231,7 @@ func refuse(w http.ResponseWriter, err error) {
 		soon, later = "1", "5" // seconds
 		givenUp     = "the server has given up the request"
 	)
-	var line recipe.LineError
+	var line queue.LineError
 	switch {
 	case errors.Is(err, zklock.ErrPath):
 		http.Error(w, "the request names no lock", http.StatusBadRequest)

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
-	"github.com/zklock/locker/recipe"
 )
 
 type queueState uint8
@@ -22,7 +22,7 @@ const (
 	forgotten                   // no call waits and there is no turn: removed from Queues.all, for good
 )
 
-type queue struct {
+type localQueue struct {
 	qs   *Queues
 	lock *Lock // the first caller's; later callers' are equal
 
@@ -32,7 +32,7 @@ type queue struct {
 	waiters []waiter           // in order of arrival
 	cancel  context.CancelFunc // in entering: cancels the attempt at the ensemble
 	entered chan struct{}      // in entering: closed when the attempt has ended
-	outside recipe.Line        // in entering: our place at the ensemble, as last reported
+	outside queue.Line         // in entering: our place at the ensemble, as last reported
 }
 
 // waiter is a call that waits in a queue: the channel on which it receives its events. Its buffer holds one.
@@ -41,9 +41,9 @@ type waiter chan event
 // event ends a wait (with turn or err; the sender has removed the waiter from the queue), or is for the caller to report.
 type event struct {
 	turn    *Turn
-	err     error       // why the call gets no turn
-	retried error       // why a step is made again; nil: none is
-	at      recipe.Line // the call's place in line; zero: not known
+	err     error      // why the call gets no turn
+	retried error      // why a step is made again; nil: none is
+	at      queue.Line // the call's place in line; zero: not known
 }
 
 // tellLocked sends e to w. If w has not received the previous event yet, e replaces it, and keeps its retried unless e has
@@ -57,7 +57,7 @@ func (w waiter) tellLocked(e event) {
 	w <- e
 }
 
-func (q *queue) refuseLocked(err error) {
+func (q *localQueue) refuseLocked(err error) {
 	for _, w := range q.waiters {
 		w.tellLocked(event{err: err})
 	}
@@ -66,7 +66,7 @@ func (q *queue) refuseLocked(err error) {
 }
 
 // advanceLocked moves a queue that is empty to entering if calls wait, else to forgotten.
-func (q *queue) advanceLocked() {
+func (q *localQueue) advanceLocked() {
 	if q.state != empty {
 		return
 	}
@@ -88,11 +88,11 @@ func (q *queue) advanceLocked() {
 }
 
 // enter queues at the ensemble for all calls that wait here. ctx ends with the last of them, or with the client.
-func (q *queue) enter(ctx context.Context) {
+func (q *localQueue) enter(ctx context.Context) {
 	ticket, err := q.lock.Acquire(ctx, false, q)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.outside = recipe.Line{}
+	q.outside = queue.Line{}
 	if err == nil && len(q.waiters) == 0 { // the last waiter left, and cancelled ctx, just after Acquire had succeeded
 		q.mu.Unlock()
 		q.qs.conf.GiveUp(ctx, ticket)
@@ -114,12 +114,12 @@ func (q *queue) enter(ctx context.Context) {
 }
 
 // Queued sends our place at the ensemble to the waiting calls, which report it to their callers.
-func (q *queue) Queued(at recipe.Line) { q.tell(at, nil) }
+func (q *localQueue) Queued(at queue.Line) { q.tell(at, nil) }
 
 // Retried tells the waiting calls that a step is made again. Until it has succeeded, our place is not known.
-func (q *queue) Retried(cause error) { q.tell(recipe.Line{}, cause) }
+func (q *localQueue) Retried(cause error) { q.tell(queue.Line{}, cause) }
 
-func (q *queue) tell(at recipe.Line, retried error) {
+func (q *localQueue) tell(at queue.Line, retried error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.outside = at
@@ -134,20 +134,20 @@ func (q *queue) tell(at recipe.Line, retried error) {
 
 // placeLocked returns the place in line of the waiter with index i: behind the holder, earlier contenders at the ensemble,
 // and earlier waiters here. Holder is empty if no contender is known to hold the lock, or to wait before this process's.
-func (q *queue) placeLocked(i int) recipe.Line {
+func (q *localQueue) placeLocked(i int) queue.Line {
 	at := q.outside
 	switch {
 	case q.turn != nil && q.turn.state != idle:
-		at = recipe.Line{Ahead: 1, Holder: q.turn.nodes[0], Who: q.lock.Self}
+		at = queue.Line{Ahead: 1, Holder: q.turn.nodes[0], Who: q.lock.Self}
 	case at.Ahead == 0:
-		at = recipe.Line{Who: q.lock.Self} // only the waiters before it here
+		at = queue.Line{Who: q.lock.Self} // only the waiters before it here
 	}
 	at.Ahead += i
 	return at
 }
 
 // await waits until me is granted a turn, and meanwhile reports its place in line to c.
-func (q *queue) await(ctx context.Context, me waiter, c Caller) (*Turn, error) {
+func (q *localQueue) await(ctx context.Context, me waiter, c Caller) (*Turn, error) {
 	for {
 		select {
 		case e := <-me:
@@ -170,7 +170,7 @@ func (q *queue) await(ctx context.Context, me waiter, c Caller) (*Turn, error) {
 
 // leave removes w from the queue because ctx has ended or the client was closed, and returns the call's error; or what w
 // was told in the meantime: a turn, or why there is none.
-func (q *queue) leave(ctx context.Context, w waiter) (*Turn, error) {
+func (q *localQueue) leave(ctx context.Context, w waiter) (*Turn, error) {
 	q.mu.Lock()
 	i := slices.Index(q.waiters, w)
 	if i < 0 {
@@ -188,13 +188,13 @@ func (q *queue) leave(ctx context.Context, w waiter) (*Turn, error) {
 	return nil, q.waitEnded(ctx, at)
 }
 
-func (q *queue) waitEnded(ctx context.Context, at recipe.Line) error {
+func (q *localQueue) waitEnded(ctx context.Context, at queue.Line) error {
 	if at.Holder == "" { // maybe because there is no connection: then the error says why
 		if err := q.qs.conf.Unreachable(ctx, q.lock.Key.Path); err != nil {
 			return err
 		}
 	}
-	var what error = recipe.LineError{Line: at}
+	var what error = queue.LineError{Line: at}
 	if at.Ahead == 0 {
 		what = errors.New("about to enter the line")
 	}
@@ -202,7 +202,7 @@ func (q *queue) waitEnded(ctx context.Context, at recipe.Line) error {
 }
 
 // freeLocked grants the caller the turn if that is idle, may be handed on, and no call waits. Otherwise it returns nil.
-func (q *queue) freeLocked() *Turn {
+func (q *localQueue) freeLocked() *Turn {
 	t := q.turn
 	if t == nil || t.state != idle || len(q.waiters) > 0 || !t.mayHandOnLocked() || t.checkLocked() != nil {
 		return nil
@@ -212,8 +212,8 @@ func (q *queue) freeLocked() *Turn {
 	return t
 }
 
-func (q *queue) busyLocked() error {
-	busy := &busyError{"held by this process (" + q.lock.Self + ")", recipe.LineError{Line: recipe.Line{Ahead: 1 + len(q.waiters), Who: q.lock.Self}}}
+func (q *localQueue) busyLocked() error {
+	busy := &busyError{"held by this process (" + q.lock.Self + ")", queue.LineError{Line: queue.Line{Ahead: 1 + len(q.waiters), Who: q.lock.Self}}}
 	switch n := len(q.waiters); {
 	case q.turn == nil:
 		busy.text = "this process (" + q.lock.Self + ") is in line for it already"
@@ -226,9 +226,9 @@ func (q *queue) busyLocked() error {
 // busyError matches recipe.ErrBusy: this process has the lock, or waits for it.
 type busyError struct {
 	text string
-	line recipe.LineError
+	line queue.LineError
 }
 
 func (e *busyError) Error() string        { return e.text }
 func (e *busyError) Unwrap() error        { return e.line }
-func (e *busyError) Is(target error) bool { return target == recipe.ErrBusy }
+func (e *busyError) Is(target error) bool { return target == queue.ErrBusy }

@@ -10,18 +10,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/zklock/internal/handoff"
 )
 
 // progress notes what a call is told while it waits.
 type progress struct {
 	free    chan struct{} // capacity 1: empty while the call is busy with what it was told
-	lines   []recipe.Line
+	lines   []queue.Line
 	retried []error
 }
 
-func (p *progress) Queued(at recipe.Line) {
+func (p *progress) Queued(at queue.Line) {
 	<-p.free
 	p.lines = append(p.lines, at)
 	p.free <- struct{}{}
@@ -42,11 +42,11 @@ type bench struct {
 	lock    *handoff.Lock
 }
 
-func newBench(t *testing.T, acquire func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error)) *bench {
+func newBench(t *testing.T, acquire func(ctx context.Context, try bool, c handoff.Caller) (*queue.Ticket, error)) *bench {
 	b := &bench{T: t, proceed: make(chan struct{})}
 	b.queues = handoff.New(handoff.Config{Context: t.Context(), Logger: slog.New(slog.DiscardHandler),
 		Go:          func(fn func()) bool { b.running.Go(fn); return true },
-		GiveUp:      func(context.Context, *recipe.Ticket) { <-b.proceed },
+		GiveUp:      func(context.Context, *queue.Ticket) { <-b.proceed },
 		Unreachable: func(context.Context, string) error { return nil },
 	})
 	b.lock = &handoff.Lock{Key: handoff.Key{Path: "/locks/a"}, Self: "me", Handoffs: 1, Acquire: acquire}
@@ -68,19 +68,19 @@ func (b *bench) start(call acquireLocal) (p *progress, cancel func() error, over
 	return p, func() error { stop(); return <-over }, over
 }
 
-var inFront = recipe.Line{Ahead: 1, Holder: "/locks/a/other", Who: "other"}
+var inFront = queue.Line{Ahead: 1, Holder: "/locks/a/other", Who: "other"}
 
 // wantedByNone is the Acquire of a process whose only call leaves at the moment at which its place comes to hold.
-func wantedByNone() func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error) {
+func wantedByNone() func(ctx context.Context, try bool, c handoff.Caller) (*queue.Ticket, error) {
 	calls := 0
-	return func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error) {
+	return func(ctx context.Context, try bool, c handoff.Caller) (*queue.Ticket, error) {
 		if calls++; calls == 1 {
 			c.Queued(inFront)
 			<-ctx.Done()
-			return &recipe.Ticket{}, nil
+			return &queue.Ticket{}, nil
 		}
 		if try {
-			return nil, recipe.ErrBusy
+			return nil, queue.ErrBusy
 		}
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -93,7 +93,7 @@ func TestACallThatComesWhileAPlaceIsGivenUpIsBehindNoContenderThatHasGone(t *tes
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, wantedByNone())
 		first, cancel, _ := b.start(b.queues.Lock)
-		require.Equal(t, []recipe.Line{inFront}, first.lines)
+		require.Equal(t, []queue.Line{inFront}, first.lines)
 		require.ErrorIs(t, cancel(), context.Canceled)
 		synctest.Wait()
 
@@ -101,7 +101,7 @@ func TestACallThatComesWhileAPlaceIsGivenUpIsBehindNoContenderThatHasGone(t *tes
 		require.Empty(t, second.lines)
 		err := cancel()
 		require.ErrorIs(t, err, context.Canceled)
-		require.NotErrorAs(t, err, &recipe.LineError{})
+		require.NotErrorAs(t, err, &queue.LineError{})
 		close(b.proceed)
 		b.running.Wait()
 		require.Zero(t, b.queues.Len())
@@ -121,7 +121,7 @@ func TestATryLockWaitsWhileAPlaceIsGivenUp(t *testing.T) {
 		_, _, over := b.start(b.queues.TryLock)
 		require.Empty(t, over)
 		close(b.proceed)
-		require.ErrorIs(t, <-over, recipe.ErrBusy)
+		require.ErrorIs(t, <-over, queue.ErrBusy)
 		b.running.Wait()
 		require.Zero(t, b.queues.Len())
 	})
@@ -131,9 +131,9 @@ func TestATryLockWaitsWhileAPlaceIsGivenUp(t *testing.T) {
 func TestACallThatIsBusyMissesNoEventThatCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken, refused := errors.New("broken"), errors.New("refused")
-		further := recipe.Line{Ahead: 3, Holder: "/locks/a/third", Who: "third"}
+		further := queue.Line{Ahead: 3, Holder: "/locks/a/third", Who: "third"}
 		step := make(chan struct{})
-		b := newBench(t, func(_ context.Context, _ bool, c handoff.Caller) (*recipe.Ticket, error) {
+		b := newBench(t, func(_ context.Context, _ bool, c handoff.Caller) (*queue.Ticket, error) {
 			c.Queued(inFront)
 			<-step
 			c.Queued(inFront)
@@ -157,7 +157,7 @@ func TestACallThatIsBusyMissesNoEventThatCounts(t *testing.T) {
 			p.free <- struct{}{}
 			synctest.Wait()
 		}
-		require.Equal(t, []recipe.Line{inFront, inFront, further, inFront}, p.lines)
+		require.Equal(t, []queue.Line{inFront, inFront, further, inFront}, p.lines)
 		require.Equal(t, []error{broken, broken}, p.retried)
 		require.ErrorIs(t, <-over, refused)
 		require.Zero(t, b.queues.Len())
@@ -169,7 +169,7 @@ func TestARefusalDecidesAlthoughTheCallThatAskedHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused, asked := errors.New("refused"), 0
 		step := make(chan struct{})
-		b := newBench(t, func(context.Context, bool, handoff.Caller) (*recipe.Ticket, error) {
+		b := newBench(t, func(context.Context, bool, handoff.Caller) (*queue.Ticket, error) {
 			asked++
 			<-step
 			return nil, refused

@@ -28,7 +28,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/internal/queue"
 )
 
 // Config is what a client gives its queues.
@@ -37,7 +37,7 @@ type Config struct {
 	Go      func(fn func()) bool // runs fn in a goroutine that the client's Close joins; false: the client is closed
 	Logger  *slog.Logger
 	// GiveUp leaves a ticket that is no longer wanted, even if ctx has ended.
-	GiveUp func(ctx context.Context, t *recipe.Ticket)
+	GiveUp func(ctx context.Context, t *queue.Ticket)
 	// Unreachable returns why the ensemble can't be reached when ctx has ended; nil if there is a connection.
 	Unreachable func(ctx context.Context, path string) error
 }
@@ -54,12 +54,12 @@ type Lock struct {
 	Self     string // names this process in messages
 	Handoffs int    // hand-overs of a turn while other processes wait, or may wait
 	// Acquire queues at the ensemble and returns a ticket that holds. With try it does not wait: recipe.ErrBusy.
-	Acquire func(ctx context.Context, try bool, c Caller) (*recipe.Ticket, error)
+	Acquire func(ctx context.Context, try bool, c Caller) (*queue.Ticket, error)
 }
 
 // Caller receives the progress of a wait.
 type Caller interface {
-	Queued(recipe.Line)  // its place in line: waiters here and contenders at the ensemble
+	Queued(queue.Line)   // its place in line: waiters here and contenders at the ensemble
 	Retried(cause error) // a step failed and is made again
 }
 
@@ -68,11 +68,11 @@ type Queues struct {
 	conf Config
 
 	mu  sync.Mutex // guards all; taken inside queue.mu
-	all map[Key]*queue
+	all map[Key]*localQueue
 }
 
 // New returns the queues of a client; there are none yet.
-func New(conf Config) *Queues { return &Queues{conf: conf, all: map[Key]*queue{}} }
+func New(conf Config) *Queues { return &Queues{conf: conf, all: map[Key]*localQueue{}} }
 
 // Len returns the number of queues, each of which has waiters or a turn.
 func (qs *Queues) Len() int {
@@ -82,12 +82,12 @@ func (qs *Queues) Len() int {
 }
 
 // openAndLock returns the queue of lock, with its mutex held, and its turn, now the caller's, if that was free.
-func (qs *Queues) openAndLock(lock *Lock) (*queue, *Turn) {
+func (qs *Queues) openAndLock(lock *Lock) (*localQueue, *Turn) {
 	for {
 		qs.mu.Lock()
 		q := qs.all[lock.Key]
 		if q == nil {
-			q = &queue{qs: qs, lock: lock}
+			q = &localQueue{qs: qs, lock: lock}
 			qs.all[lock.Key] = q
 		}
 		qs.mu.Unlock()
@@ -150,7 +150,7 @@ func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, err
 		select {
 		case <-entered:
 		case <-ctx.Done():
-			return nil, q.waitEnded(ctx, recipe.Line{})
+			return nil, q.waitEnded(ctx, queue.Line{})
 		}
 		q, t = qs.openAndLock(lock)
 	}

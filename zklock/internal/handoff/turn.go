@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 )
@@ -48,8 +49,8 @@ var errGivenUp = errors.New("handoff: the turn was given up")
 
 // Turn is a ticket that holds. A hold has it as its ticket: Leave hands it on, or gives it up.
 type Turn struct {
-	*recipe.Ticket
-	q     *queue
+	*queue.Ticket
+	q     *localQueue
 	nodes []string // the path of the ticket's znode
 
 	ctx    context.Context // ends with the turn, and with the session
@@ -70,7 +71,7 @@ type Turn struct {
 }
 
 // beginLocked makes an idle turn of a ticket that holds. The caller grants it.
-func (q *queue) beginLocked(ticket *recipe.Ticket) *Turn {
+func (q *localQueue) beginLocked(ticket *queue.Ticket) *Turn {
 	t := &Turn{Ticket: ticket, q: q, nodes: ticket.Nodes(), handoffsLeft: q.lock.Handoffs}
 	t.ctx, t.cancel = context.WithCancel(ticket.Session().Context())
 	q.state = taken
@@ -271,7 +272,7 @@ func (t *Turn) watch() {
 			w.Close()
 			return
 		}
-		pause = recipe.NextLook(pause, t.Session().Timeout())
+		pause = queue.NextLook(pause, t.Session().Timeout())
 		select {
 		case <-w.Fired():
 		case <-time.After(pause): // the event may be lost

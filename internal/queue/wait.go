@@ -1,4 +1,4 @@
-package recipe
+package queue
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
+
+	"github.com/zklock/locker/recipe"
 )
 
 // WatchAfter is how long a wait or a hold lasts before it is worth further reads: a waiter reads who holds, for messages; a
@@ -101,7 +103,7 @@ type waiter struct {
 }
 
 func (w *waiter) wait(ctx context.Context) error {
-	if w.e.q.Kind == Permits {
+	if w.e.q.Kind.Sized() {
 		return w.e.explain(ctx, w.untilRoom(ctx))
 	}
 	return w.e.explain(ctx, w.untilFirst(ctx))
@@ -147,7 +149,7 @@ func (w *waiter) untilFirst(ctx context.Context) error {
 		v.First = "" // place has noted it; a neighbour's name may be long, and is not kept while we wait
 		var next bool
 		if next, byTime, err = w.waitForPred(ctx, v); next {
-			w.place(Verdict{First: w.e.name()}) // first in line
+			w.place(recipe.Verdict{First: w.e.name()}) // first in line
 			return nil
 		}
 		if err == nil {
@@ -179,7 +181,7 @@ func (w *waiter) list(ctx context.Context, byTime bool) error {
 }
 
 // decide decides by the latest list, and notes the place in line. ErrGone: our own znode is not in the list.
-func (w *waiter) decide(ctx context.Context) (Verdict, error) {
+func (w *waiter) decide(ctx context.Context) (recipe.Verdict, error) {
 	v, err := w.e.decide(ctx)
 	if err != nil {
 		return v, err
@@ -262,7 +264,7 @@ func (w *waiter) tick(ctx context.Context, pred *session.Watch) (list bool) {
 
 // changed reports whether the directory may have changed since it was listed. If not, another list would show nothing new.
 func (w *waiter) changed(ctx context.Context) bool {
-	if w.e.q.Kind == Permits { // what a contender announces is not to be seen in the directory's Stat
+	if w.e.q.Kind.Sized() { // what a contender announces is not to be seen in the directory's Stat
 		return true
 	}
 	stat, err := w.t.s.Exists(ctx, w.e.q.Dir)
@@ -283,7 +285,7 @@ func (w *waiter) describeHolder(ctx context.Context) {
 }
 
 // place notes the place in line, and reports a change of it.
-func (w *waiter) place(v Verdict) {
+func (w *waiter) place(v recipe.Verdict) {
 	e := w.e
 	line := Line{Ahead: v.Ahead, Holder: e.node}
 	if v.First != e.name() {

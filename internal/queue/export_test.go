@@ -1,11 +1,8 @@
-package recipe
+package queue
 
 import "github.com/zklock/locker/internal/session"
 
 // What the tests of this package use of its unexported code; they have no other access to it.
-
-// Blocks is blocks.
-func (k Kind) Blocks(ahead Kind) bool { return k.blocks(ahead) }
 
 // Sweeping reports whether the sweeper of s is at work.
 func Sweeping(s *session.Session) bool {

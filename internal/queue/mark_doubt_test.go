@@ -1,4 +1,4 @@
-package recipe_test
+package queue_test
 
 import (
 	"testing"
@@ -8,8 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
@@ -35,8 +35,8 @@ func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
 				first := open(t, srv)
 				_, err := first.Create(within(t, soon), "/l", nil, session.Persistent, session.WorldACL())
 				require.NoError(t, err)
-				all := line(t, srv, 3, func(int) recipe.Queue {
-					q := queue()
+				all := line(t, srv, 3, func(int) queue.Queue {
+					q := aMutex()
 					q.ACL = c.acl
 					return q
 				})
@@ -71,8 +71,8 @@ func TestAMarkIsNotBelievedWhereAClientMayCreateAndNotDelete(t *testing.T) {
 				admin := open(t, srv, user)
 				_, err := admin.Create(within(t, soon), "/l", nil, session.Persistent, acl)
 				require.NoError(t, err)
-				all := line(t, srv, 5, func(int) recipe.Queue {
-					q := queue()
+				all := line(t, srv, 5, func(int) queue.Queue {
+					q := aMutex()
 					q.ACL = acl
 					return q
 				}, user)
@@ -164,7 +164,7 @@ func TestAWordDoesNotHelpAWaiterWhoseOwnZnodeIsGone(t *testing.T) {
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				require.NoError(t, <-all[1].done)
 				c(t, srv, all)
-				require.ErrorIs(t, <-all[2].done, recipe.ErrGone)
+				require.ErrorIs(t, <-all[2].done, queue.ErrGone)
 			})
 		})
 	}
@@ -176,7 +176,7 @@ func TestAReleaseThatComesBeforeTheWatchesAreSetCostsAList(t *testing.T) {
 		all := line(t, srv, 2, mutex)
 		s := open(t, srv)
 		held := srv.Inject(fault.Hold().Op(fault.OpSetWatches).Session(s.ID()))
-		third := enter(t, queue(), s)
+		third := enter(t, aMutex(), s)
 		done := wait(third, within(t, time.Hour))
 		pending(t, done)
 		require.NoError(t, all[0].Leave(within(t, soon)))

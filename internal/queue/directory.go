@@ -1,4 +1,4 @@
-package recipe
+package queue
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
+
+	"github.com/zklock/locker/recipe"
 )
 
 // dirData is what a semaphore's directory has as its data, as JSON: its size. Any other data are not this library's, and are
@@ -37,7 +39,7 @@ func parseData(data []byte) (dirData, bool) {
 	return d, true
 }
 
-func validSize(n int) bool { return n >= 0 && n <= MaxPermits }
+func validSize(n int) bool { return n >= 0 && n <= recipe.MaxPermits }
 
 func (d dirData) encode() []byte {
 	if d.Size == 0 {
@@ -70,10 +72,10 @@ func writeAgain(ctx context.Context, s *session.Session, err error) bool {
 	return isOne(err, zk.ErrBadVersion, zk.ErrNoNode) || transient(err) && !isEnd(ctx, s, err)
 }
 
-// A directory's counter ends after 2³¹ creates (see order.go), and starts again only with a new directory. So a directory
+// A directory's counter ends after 2³¹ creates (see recipe/order.go), and starts again only with a new directory. So a directory
 // is renewed (deleted and made again with the same data, ACL and mode, in one transaction) when a contender with a number past
 // renewFrom, half of the counter's range, has left, and none is left in the directory. Where it is never empty, for a
-// thousand million creates, or can't be renewed, contenders are ordered by czxid near the counter's end: see order.go.
+// thousand million creates, or can't be renewed, contenders are ordered by czxid near the counter's end: see recipe/order.go.
 //
 // An ordinary directory costs no request: the number in our own name shows how far the counter is.
 //
@@ -94,8 +96,8 @@ func (q *Queue) renew(ctx context.Context, s *session.Session) error {
 	if err != nil {
 		return err
 	}
-	if NewListing(nil, stat).Counter < renewFrom {
-		return errors.New("recipe: another call has just renewed the directory")
+	if recipe.NewListing(nil, stat).Counter < renewFrom {
+		return errors.New("queue: another call has just renewed the directory")
 	}
 	acl, _, err := s.ACL(ctx, q.Dir)
 	if err != nil {
@@ -103,7 +105,7 @@ func (q *Queue) renew(ctx context.Context, s *session.Session) error {
 	}
 	for _, a := range acl {
 		if a.Scheme == "digest" && strings.HasSuffix(a.ID, ":x") {
-			return errors.New("recipe: the digests of the directory's ACL are not shown to us")
+			return errors.New("queue: the digests of the directory's ACL are not shown to us")
 		}
 	}
 	dir := session.OpCreate{Path: q.Dir, Data: data, ACL: acl, Mode: session.Persistent}
@@ -123,13 +125,13 @@ func (q *Queue) renew(ctx context.Context, s *session.Session) error {
 // renewed renews the directory in the background when a znode of ours has left it, if it is time to and no child is left. A
 // failure needs no report: the next contender that leaves tries again.
 func (e *entry) renewed() {
-	if n, _ := Parse(e.name()); n.Number >= 0 && n.Number < renewFrom {
+	if n, _ := recipe.Parse(e.name()); n.Number >= 0 && n.Number < renewFrom {
 		return
 	}
 	s, q := e.t.s, e.q
 	s.Go(func(ctx context.Context) {
 		stat, err := s.Exists(ctx, q.Dir)
-		if err == nil && stat.NumChildren == 0 && NewListing(nil, stat).Counter >= renewFrom {
+		if err == nil && stat.NumChildren == 0 && recipe.NewListing(nil, stat).Counter >= renewFrom {
 			_ = q.renew(ctx, s)
 		}
 	})

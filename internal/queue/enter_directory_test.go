@@ -1,4 +1,4 @@
-package recipe_test
+package queue_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
@@ -19,7 +19,7 @@ func TestTheFirstContenderOfADirectoryMakesItWithItsZnode(t *testing.T) {
 	for name, container := range map[string]bool{"persistent": false, "container": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				s, q := open(t, srv), queue()
+				s, q := open(t, srv), aMutex()
 				q.Container = container
 				ticket := enter(t, q, s)
 				require.NoError(t, ticket.Wait(within(t, soon)))
@@ -50,7 +50,7 @@ func TestADirectorysFirstContenderHasOneZnodeWhateverBecomesOfItsTransaction(t *
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				s := open(t, srv)
 				struck := srv.Inject(failure.Op(fault.OpMulti).Once())
-				ticket := enter(t, queue(), s)
+				ticket := enter(t, aMutex(), s)
 				require.NoError(t, ticket.Wait(within(t, soon)))
 				require.Equal(t, 1, struck.Hits())
 				require.Equal(t, ticket.Nodes(), []string{"/l/" + srv.Children("/l")[0]})
@@ -67,16 +67,16 @@ func TestAContenderWhoseDirectoryIsMadeMeanwhileWaitsForItsPredecessor(t *testin
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		a, b := open(t, srv), open(t, srv)
 		late := srv.Inject(fault.Hold().Op(fault.OpMulti).Session(b.ID()).Once())
-		entered := make(chan *recipe.Ticket, 1)
+		entered := make(chan *queue.Ticket, 1)
 		go func() {
-			ticket, err := recipe.Enter(t.Context(), b, queue())
+			ticket, err := queue.Enter(t.Context(), b, aMutex())
 			if err != nil {
 				t.Error(err)
 			}
 			entered <- ticket
 		}()
 		<-late.Hit()
-		first := enter(t, queue(), a)
+		first := enter(t, aMutex(), a)
 		require.NoError(t, first.Wait(within(t, soon)))
 		late.Remove()
 		second := <-entered

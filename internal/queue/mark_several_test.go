@@ -1,4 +1,4 @@
-package recipe_test
+package queue_test
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
@@ -17,22 +18,22 @@ import (
 // a queue in which it was first.
 func TestSeveralPlacesAreLeftWithAMarkEach(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		both := []recipe.Queue{{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()}, {Dir: "/b", Kind: recipe.Lock, ACL: session.WorldACL()}}
-		one := func(dir string, s *session.Session) (*recipe.Ticket, <-chan error) {
-			ticket, err := recipe.Enter(within(t, soon), s, recipe.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
+		both := []queue.Queue{{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()}, {Dir: "/b", Kind: recipe.Lock, ACL: session.WorldACL()}}
+		one := func(dir string, s *session.Session) (*queue.Ticket, <-chan error) {
+			ticket, err := queue.Enter(within(t, soon), s, queue.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
 			require.NoError(t, err)
 			return ticket, wait(ticket, within(t, time.Hour))
 		}
 		s := open(t, srv)
 		first, done := one("/a", s)
 		require.NoError(t, <-done)
-		several, err := recipe.Enter(within(t, soon), open(t, srv), both...)
+		several, err := queue.Enter(within(t, soon), open(t, srv), both...)
 		require.NoError(t, err)
 		severalDone := wait(several, within(t, time.Hour))
 		pending(t, severalDone)
 		behindA, doneA := one("/a", open(t, srv))
 		behindB, doneB := one("/b", open(t, srv))
-		again, err := recipe.Enter(within(t, soon), open(t, srv), both...)
+		again, err := queue.Enter(within(t, soon), open(t, srv), both...)
 		require.NoError(t, err)
 		againDone := wait(again, within(t, time.Hour))
 		pending(t, againDone)
@@ -61,12 +62,12 @@ func TestSeveralPlacesAreLeftWithAMarkEach(t *testing.T) {
 
 // placeInAll enters the mutexes at dirs with one ticket of a session of its own, and waits for them in the background.
 func placeInAll(t *testing.T, srv *zktest.Server, dirs ...string) placed {
-	var queues []recipe.Queue
+	var queues []queue.Queue
 	for _, dir := range dirs {
-		queues = append(queues, recipe.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
+		queues = append(queues, queue.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
 	}
 	s := open(t, srv)
-	ticket, err := recipe.Enter(within(t, soon), s, queues...)
+	ticket, err := queue.Enter(within(t, soon), s, queues...)
 	require.NoError(t, err)
 	return placed{ticket, ticket.Nodes()[0], wait(ticket, within(t, time.Hour)), s}
 }

@@ -1,11 +1,11 @@
-package recipe_test
+package queue_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
@@ -81,7 +81,7 @@ func TestAReleaseWithAnAnswerThatProvesNothingIsNoLoss(t *testing.T) {
 					return b
 				}).Op(op).Path(who.node + "*").Once())
 				err := who.Leave(within(t, soon))
-				require.NotErrorIs(t, err, recipe.ErrGone)
+				require.NotErrorIs(t, err, queue.ErrGone)
 			})
 		})
 	}

@@ -1,4 +1,4 @@
-package recipe
+package queue
 
 import (
 	"context"
@@ -6,11 +6,12 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session"
+
+	"github.com/zklock/locker/recipe"
 )
 
 // Enter takes a place at the end of each of the queues, all or none, and makes missing directories. It does not wait for
@@ -70,7 +71,7 @@ func (t *Ticket) tryToHold(ctx context.Context) error {
 
 func (t *Ticket) readSizes(ctx context.Context) error {
 	for _, e := range t.entries {
-		if e.q.Kind != Permits {
+		if !e.q.Kind.Sized() {
 			continue
 		}
 		var err error
@@ -90,7 +91,7 @@ func (t *Ticket) lookBeforeEntering(ctx context.Context) error {
 		if err := lists[i].Err; err != nil && !errors.Is(err, zk.ErrNoNode) { // a missing directory has no children
 			return err
 		}
-		v := foresee(lists[i].Value.Names, e.q.Kind, e.q.Permits, e.size)
+		v := recipe.Foresee(lists[i].Value.Names, e.q.Kind, e.q.Permits, e.size)
 		if err := e.q.conflict(ctx, t.s, v.OtherKinds, math.MaxInt64); err != nil {
 			return err
 		}
@@ -234,7 +235,7 @@ func refusal(err error) bool {
 // checkDirectories refuses a directory of another kind, and has strays removed.
 func (t *Ticket) checkDirectories(ctx context.Context) error {
 	for _, e := range t.entries {
-		err := e.q.conflict(ctx, t.s, Decide(e.listing(), e.name(), e.size, nil).OtherKinds, t.czxid)
+		err := e.q.conflict(ctx, t.s, recipe.Decide(e.listing(), e.name(), e.size, nil).OtherKinds, t.czxid)
 		if err != nil {
 			discard(t.entries...)
 			return err
@@ -365,12 +366,3 @@ func (e *entry) removeStrays() {
 
 // straysMax bounds the names that an entry checks in all its lists: a neighbour may make any number with its prefix.
 const straysMax = 16
-
-// madeWith reports whether a sequential create of prefix may have made the znode name.
-func madeWith(prefix, name string) bool {
-	number, ok := strings.CutPrefix(name, prefix)
-	if ok {
-		_, ok = numberOf(number)
-	}
-	return ok
-}

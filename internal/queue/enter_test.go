@@ -1,4 +1,4 @@
-package recipe_test
+package queue_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
@@ -70,8 +71,8 @@ func TestACreateThatTheFirstLookMissesIsNotLeftBehindWhenCtxEndsBeforeTheNext(t 
 		defer cancel()
 		srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Once())
 		missed := missedByTheFirstLook(srv)
-		q := recipe.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL(), Retried: func(error) { cancel() }}
-		_, err := recipe.Enter(ctx, s, q)
+		q := queue.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL(), Retried: func(error) { cancel() }}
+		_, err := queue.Enter(ctx, s, q)
 		require.ErrorIs(t, err, context.Canceled)
 		require.EqualValues(t, 1, missed.Load())
 		time.Sleep(time.Hour)
@@ -92,7 +93,7 @@ func TestTheSweeperDeletesAllThatOneContenderHasMade(t *testing.T) {
 		held := srv.Inject(fault.Hold().Op(fault.OpSync).After(1))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		_, err := recipe.Enter(ctx, s, recipe.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()})
+		_, err := queue.Enter(ctx, s, queue.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.EqualValues(t, 1, missed.Load())
 		require.Len(t, srv.Children("/a"), 2)
@@ -101,7 +102,7 @@ func TestTheSweeperDeletesAllThatOneContenderHasMade(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.NoError(t, s.Err())
-		require.False(t, recipe.Sweeping(s))
+		require.False(t, queue.Sweeping(s))
 		require.Empty(t, srv.Children("/a"))
 	})
 }
@@ -113,7 +114,7 @@ func TestACreateWhoseReplyIsLostLeavesNoZnodeWhoseStatIsRefused(t *testing.T) {
 		s := open(t, srv)
 		srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Once())
 		srv.Inject(fault.Answer(fault.CodeMarshallingError).Op(fault.OpExists).Times(5))
-		ticket, err := recipe.Enter(within(t, soon), s, queue())
+		ticket, err := queue.Enter(within(t, soon), s, aMutex())
 		if err == nil {
 			require.NoError(t, ticket.Wait(within(t, soon)), "nobody else is there")
 			require.NoError(t, ticket.Leave(within(t, soon)))
@@ -134,7 +135,7 @@ func TestAZnodeThatTheFirstLookMissedIsDeletedThoughItsStatIsRefusedForAWhile(t 
 			srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Once())
 			missed := missedByTheFirstLook(srv)
 			srv.Inject(fault.Answer(fault.CodeMarshallingError).Op(fault.OpExists).Times(refusals))
-			ticket := enter(t, queue(), s)
+			ticket := enter(t, aMutex(), s)
 			require.EqualValues(t, 1, missed.Load())
 			require.NoError(t, ticket.Wait(within(t, soon)), "only its own znode is before it")
 			require.Equal(t, []string{path.Base(ticket.Nodes()[0])}, srv.Children("/l"))
@@ -149,10 +150,10 @@ func TestScenario76_OnlyPlacesOfOneTransactionAreAdopted(t *testing.T) {
 	for name, missed := range map[string][]string{"one queue is missed": {"/a"}, "the other is missed": {"/b"}, "both are missed": {"/a", "/b"}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				var queues, others []recipe.Queue
+				var queues, others []queue.Queue
 				for _, dir := range []string{"/a", "/b"} {
 					require.NoError(t, srv.Create(dir, nil))
-					others = append(others, recipe.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
+					others = append(others, queue.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
 				}
 				s, other := open(t, srv), open(t, srv)
 				for _, dir := range missed {
@@ -160,16 +161,16 @@ func TestScenario76_OnlyPlacesOfOneTransactionAreAdopted(t *testing.T) {
 				}
 				srv.Inject(fault.Garble(reversed).Op(fault.OpGetChildren2).Path("/b").Session(s.ID()))
 				lost := srv.Inject(fault.CloseAfter().Op(fault.OpMulti).Path("/a/*").Session(s.ID()).Times(2))
-				var rival *recipe.Ticket
+				var rival *queue.Ticket
 				queues = slices.Clone(others)
 				queues[0].Retried = func(error) {
 					if rival == nil {
 						var err error
-						rival, err = recipe.Enter(within(t, soon), other, others...)
+						rival, err = queue.Enter(within(t, soon), other, others...)
 						require.NoError(t, err)
 					}
 				}
-				ticket, err := recipe.Enter(within(t, soon), s, queues...)
+				ticket, err := queue.Enter(within(t, soon), s, queues...)
 				require.NoError(t, err)
 				require.Equal(t, 2, lost.Hits())
 				for _, znode := range ticket.Nodes() {
@@ -207,7 +208,7 @@ func TestScenario76_OfTwoOwnPlacesTheFirstIsAdopted(t *testing.T) {
 				lost := srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Times(2))
 				missed := missedByTheFirstLook(srv)
 				srv.Inject(fault.Garble(turn).Op(fault.OpGetChildren2))
-				ticket, err := recipe.Try(within(t, soon), s, recipe.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()})
+				ticket, err := queue.Try(within(t, soon), s, queue.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()})
 				require.NoError(t, err, "nobody else is there")
 				require.Equal(t, 2, lost.Hits())
 				require.EqualValues(t, 1, missed.Load())
@@ -235,7 +236,7 @@ func TestScenario76_APlaceThatIsNotAdoptedIsNotLeftBehindWhereTheLookMissesIt(t 
 			}
 			return names
 		})).Op(fault.OpGetChildren2))
-		ticket := enter(t, recipe.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()}, s)
+		ticket := enter(t, queue.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()}, s)
 		require.Equal(t, 2, lost.Hits())
 		require.EqualValues(t, 1, missed.Load())
 		require.True(t, late.Load())

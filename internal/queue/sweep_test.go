@@ -1,4 +1,4 @@
-package recipe_test
+package queue_test
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
@@ -30,9 +30,9 @@ func enterMany(t *testing.T, ctx context.Context, s *session.Session, n int) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			q := queue()
+			q := aMutex()
 			q.Dir = fmt.Sprintf("/l/%d", i%10)
-			ticket, err := recipe.Enter(ctx, s, q)
+			ticket, err := queue.Enter(ctx, s, q)
 			if err == nil {
 				err = ticket.Leave(ctx)
 			}
@@ -46,20 +46,20 @@ func enterMany(t *testing.T, ctx context.Context, s *session.Session, n int) {
 func TestCallsThatEndWhileDisconnectedLeaveNothingBehind(t *testing.T) {
 	for name, many := range map[string]func(context.Context, *session.Session){
 		"one": func(ctx context.Context, s *session.Session) {
-			_, err := recipe.Enter(ctx, s, queue())
+			_, err := queue.Enter(ctx, s, aMutex())
 			require.ErrorIs(t, err, session.ErrNotSent)
 		},
 		"several": func(ctx context.Context, s *session.Session) {
-			a, b := queue(), queue()
+			a, b := aMutex(), aMutex()
 			b.Dir = "/m"
-			_, err := recipe.Enter(ctx, s, a, b)
+			_, err := queue.Enter(ctx, s, a, b)
 			require.ErrorIs(t, err, session.ErrNotSent)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				s := open(t, srv)
-				enter(t, queue(), s)
+				enter(t, aMutex(), s)
 				outage := srv.Inject(fault.Refuse())
 				cut := srv.Inject(fault.CloseBefore().Op(fault.OpExists).Once())
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -124,7 +124,7 @@ func TestZnodesThatManyCallsMayHaveLeftAreSearchedTogether(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, names)
 		}
-		require.False(t, recipe.Sweeping(s))
+		require.False(t, queue.Sweeping(s))
 	})
 }
 
@@ -132,9 +132,9 @@ func TestZnodesThatManyCallsMayHaveLeftAreSearchedTogether(t *testing.T) {
 func TestZnodesThatManyCallsGaveUpDuringAnOutageAreDeletedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
-		var tickets []*recipe.Ticket
+		var tickets []*queue.Ticket
 		for range 300 {
-			tickets = append(tickets, enter(t, queue(), s))
+			tickets = append(tickets, enter(t, aMutex(), s))
 		}
 		hold := srv.Inject(fault.Freeze())
 		before := runtime.NumGoroutine()
@@ -149,6 +149,6 @@ func TestZnodesThatManyCallsGaveUpDuringAnOutageAreDeletedTogether(t *testing.T)
 		ctx := within(t, soon)
 		require.NoError(t, srv.Await(ctx, func() bool { return len(srv.Children("/l")) == 0 }))
 		time.Sleep(time.Second)
-		require.False(t, recipe.Sweeping(s))
+		require.False(t, queue.Sweeping(s))
 	})
 }

@@ -1,4 +1,4 @@
-package recipe_test
+package queue_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
@@ -19,8 +20,8 @@ import (
 func TestHoldsOfASessionAreWatchedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
-		hold := func(i int, lost chan<- error) *recipe.Ticket {
-			q := queue()
+		hold := func(i int, lost chan<- error) *queue.Ticket {
+			q := aMutex()
 			q.Dir = fmt.Sprintf("/l%d", i)
 			ticket := enter(t, q, s)
 			require.NoError(t, ticket.Wait(within(t, soon)))
@@ -28,28 +29,28 @@ func TestHoldsOfASessionAreWatchedTogether(t *testing.T) {
 			return ticket
 		}
 		const together, later = 1500, 10
-		tickets, lost := make([]*recipe.Ticket, together+later), make([]chan error, together+later)
+		tickets, lost := make([]*queue.Ticket, together+later), make([]chan error, together+later)
 		for i := range tickets {
 			if i == together {
 				require.NoError(t, tickets[0].Leave(within(t, soon)))
 				require.NoError(t, tickets[7].Leave(within(t, soon)))
-				time.Sleep(recipe.WatchAfter / 2)
+				time.Sleep(queue.WatchAfter / 2)
 			}
 			lost[i] = make(chan error, 1)
 			tickets[i] = hold(i, lost[i])
 		}
 		before := srv.Requests()
-		time.Sleep(recipe.WatchAfter / 2)
+		time.Sleep(queue.WatchAfter / 2)
 		synctest.Wait()
 		require.Equal(t, together-2, srv.WatchCount())
-		time.Sleep(recipe.WatchAfter / 2)
+		time.Sleep(queue.WatchAfter / 2)
 		synctest.Wait()
 		require.Equal(t, together-2+later, srv.WatchCount())
 		require.LessOrEqual(t, srv.Requests()[fault.OpSetWatches]-before[fault.OpSetWatches], 3)
 
 		for _, i := range []int{1, together - 1, together + later - 1} {
 			require.NoError(t, srv.Delete(tickets[i].Nodes()[0]))
-			require.ErrorIs(t, <-lost[i], recipe.ErrGone)
+			require.ErrorIs(t, <-lost[i], queue.ErrGone)
 		}
 		for i, c := range lost {
 			require.Empty(t, c, i)
@@ -64,9 +65,9 @@ func TestOwnZnodesAreWatchedOnceTheServerIsOutOfTrouble(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				s := open(t, srv)
 				lost := make(chan error, 10)
-				tickets := make([]*recipe.Ticket, 3)
+				tickets := make([]*queue.Ticket, 3)
 				for i := range tickets {
-					q := queue()
+					q := aMutex()
 					q.Dir = fmt.Sprintf("/l%d", i)
 					tickets[i] = enter(t, q, s)
 					require.NoError(t, tickets[i].Wait(within(t, soon)))
@@ -78,7 +79,7 @@ func TestOwnZnodesAreWatchedOnceTheServerIsOutOfTrouble(t *testing.T) {
 				time.Sleep(time.Second)
 				require.Equal(t, len(tickets), srv.WatchCount())
 				require.NoError(t, srv.Delete(tickets[1].Nodes()[0]))
-				require.ErrorIs(t, <-lost, recipe.ErrGone)
+				require.ErrorIs(t, <-lost, queue.ErrGone)
 				time.Sleep(time.Second)
 				require.Empty(t, lost)
 			})
@@ -88,8 +89,8 @@ func TestOwnZnodesAreWatchedOnceTheServerIsOutOfTrouble(t *testing.T) {
 
 // The data of several znodes of one ticket are set at the same moment, repeatedly.
 func TestAZnodeThatIsSetIsWatchedAgainOnce(t *testing.T) {
-	multiRun(t, func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue) {
-		g, err := recipe.Enter(t.Context(), s, queues...)
+	multiRun(t, func(t *testing.T, srv *zktest.Server, s *session.Session, queues []queue.Queue) {
+		g, err := queue.Enter(t.Context(), s, queues...)
 		require.NoError(t, err)
 		require.NoError(t, g.Wait(t.Context()))
 		g.Guard(func(error) {})
@@ -116,8 +117,8 @@ func TestAZnodeThatIsSetIsWatchedAgainOnce(t *testing.T) {
 
 // One of two znodes is deleted. Until the holder has been notified of the loss, the lease must go on protecting the other one.
 func TestTheLeaseIsKeptUntilTheHolderHasHeardOfTheLoss(t *testing.T) {
-	multiRun(t, func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue) {
-		g, err := recipe.Enter(t.Context(), s, queues...)
+	multiRun(t, func(t *testing.T, srv *zktest.Server, s *session.Session, queues []queue.Queue) {
+		g, err := queue.Enter(t.Context(), s, queues...)
 		require.NoError(t, err)
 		require.NoError(t, g.Wait(t.Context()))
 		told, heard := make(chan struct{}), make(chan struct{})
@@ -138,12 +139,12 @@ func TestTheLeaseIsKeptUntilTheHolderHasHeardOfTheLoss(t *testing.T) {
 }
 
 // multiRun runs f with a session on a server of its own, and queues in two directories of it.
-func multiRun(t *testing.T, f func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue)) {
+func multiRun(t *testing.T, f func(t *testing.T, srv *zktest.Server, s *session.Session, queues []queue.Queue)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		var queues []recipe.Queue
+		var queues []queue.Queue
 		for _, dir := range []string{"/a", "/b"} {
-			queues = append(queues, recipe.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
+			queues = append(queues, queue.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
 		}
 		f(t, srv, open(t, srv), queues)
 	})

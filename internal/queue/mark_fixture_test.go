@@ -1,4 +1,4 @@
-package recipe_test
+package queue_test
 
 import (
 	"strings"
@@ -8,28 +8,28 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
 
 // placed is a ticket in line, with its own session, and its call of Wait.
 type placed struct {
-	*recipe.Ticket
+	*queue.Ticket
 	node string
 	done <-chan error
 	s    *session.Session
 }
 
 // line enters n tickets, one behind the other. The first holds; the others wait.
-func line(t *testing.T, srv *zktest.Server, n int, kind func(i int) recipe.Queue, auth ...session.Auth) []placed {
+func line(t *testing.T, srv *zktest.Server, n int, kind func(i int) queue.Queue, auth ...session.Auth) []placed {
 	t.Helper()
 	return lineIn(t, n, kind, func() *session.Session { return open(t, srv, auth...) })
 }
 
 // lineIn is line, with sessions that in returns.
-func lineIn(t *testing.T, n int, kind func(i int) recipe.Queue, in func() *session.Session) []placed {
+func lineIn(t *testing.T, n int, kind func(i int) queue.Queue, in func() *session.Session) []placed {
 	t.Helper()
 	var all []placed
 	for i := range n {
@@ -46,7 +46,7 @@ func lineIn(t *testing.T, n int, kind func(i int) recipe.Queue, in func() *sessi
 	return all
 }
 
-func mutex(int) recipe.Queue { return queue() }
+func mutex(int) queue.Queue { return aMutex() }
 
 func lists(srv *zktest.Server) int { return srv.Requests()[fault.OpGetChildren2] }
 

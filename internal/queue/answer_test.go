@@ -1,4 +1,4 @@
-package recipe_test
+package queue_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/tests/locktest"
@@ -19,15 +20,15 @@ import (
 
 // ends are calls of a ticket that holds, which lose their session at a moment of the test's choice.
 var ends = map[string]struct {
-	queues []recipe.Queue
+	queues []queue.Queue
 	op     fault.Op
 	behind bool // it waited behind another contender, and leaves by its mark
-	call   func(*recipe.Ticket, context.Context) error
+	call   func(*queue.Ticket, context.Context) error
 }{
-	"a release":            {[]recipe.Queue{queue()}, fault.OpDelete, false, (*recipe.Ticket).Leave},
-	"a release by a mark":  {[]recipe.Queue{queue()}, fault.OpMulti, true, (*recipe.Ticket).Leave},
-	"a release of several": {[]recipe.Queue{{Dir: "/l", Kind: recipe.Lock, ACL: session.WorldACL()}, {Dir: "/m", Kind: recipe.Lock, ACL: session.WorldACL()}}, fault.OpMulti, false, (*recipe.Ticket).Leave},
-	"new data": {[]recipe.Queue{queue()}, fault.OpSetData, false, func(t *recipe.Ticket, ctx context.Context) error {
+	"a release":            {[]queue.Queue{aMutex()}, fault.OpDelete, false, (*queue.Ticket).Leave},
+	"a release by a mark":  {[]queue.Queue{aMutex()}, fault.OpMulti, true, (*queue.Ticket).Leave},
+	"a release of several": {[]queue.Queue{{Dir: "/l", Kind: recipe.Lock, ACL: session.WorldACL()}, {Dir: "/m", Kind: recipe.Lock, ACL: session.WorldACL()}}, fault.OpMulti, false, (*queue.Ticket).Leave},
+	"new data": {[]queue.Queue{aMutex()}, fault.OpSetData, false, func(t *queue.Ticket, ctx context.Context) error {
 		return t.SetData(ctx, []byte("new"))
 	}},
 }
@@ -73,12 +74,12 @@ func TestTheErrorOfACallSaysWhatHasEndedItWheneverThatEnds(t *testing.T) {
 		} {
 			t.Run(call+", "+name, func(t *testing.T) {
 				eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
-					var ahead *recipe.Ticket
+					var ahead *queue.Ticket
 					if c.behind {
 						ahead = enter(t, c.queues[0], open(t, srv))
 						require.NoError(t, ahead.Wait(within(t, soon)))
 					}
-					ticket, err := recipe.Enter(within(t, soon), s, c.queues...)
+					ticket, err := queue.Enter(within(t, soon), s, c.queues...)
 					require.NoError(t, err)
 					waits := wait(ticket, within(t, soon))
 					if c.behind {
@@ -92,7 +93,7 @@ func TestTheErrorOfACallSaysWhatHasEndedItWheneverThatEnds(t *testing.T) {
 						return
 					}
 					refused := errors.Is(err, zk.ErrNoAuth) && !c.behind // without the mark it would be allowed
-					answered := errors.Is(err, recipe.ErrGone) || refused && !errors.Is(err, session.ErrUnknownOutcome)
+					answered := errors.Is(err, queue.ErrGone) || refused && !errors.Is(err, session.ErrUnknownOutcome)
 					require.NotEqual(t, answered, errors.Is(err, says), "%v", err)
 				})
 			})
@@ -103,12 +104,12 @@ func TestTheErrorOfACallSaysWhatHasEndedItWheneverThatEnds(t *testing.T) {
 // Another contender was in the way, as the list behind the create has shown.
 func TestATryThatHasFoundTheLockBusySaysSo(t *testing.T) {
 	eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
-		require.NoError(t, enter(t, queue(), open(t, srv)).Wait(within(t, soon)))
+		require.NoError(t, enter(t, aMutex(), open(t, srv)).Wait(within(t, soon)))
 		srv.Inject(fault.Answer(fault.CodeNoNode).Op(fault.OpGetChildren2).Session(s.ID()).Once()) // it is not in the first list
-		_, err := recipe.Try(ctx, s, queue())
-		require.NotEqual(t, errors.Is(err, recipe.ErrBusy), errors.Is(err, says), "%v", err)
+		_, err := queue.Try(ctx, s, aMutex())
+		require.NotEqual(t, errors.Is(err, queue.ErrBusy), errors.Is(err, says), "%v", err)
 		if srv.Requests()[fault.OpCreate] > 1 {
-			require.ErrorIs(t, err, recipe.ErrBusy)
+			require.ErrorIs(t, err, queue.ErrBusy)
 		}
 	})
 }
@@ -116,8 +117,8 @@ func TestATryThatHasFoundTheLockBusySaysSo(t *testing.T) {
 // The reply to the write of a semaphore's size is lost, and the call ends before it has written the size again.
 func TestAResizeThatIsStoppedSaysWhatHasStoppedIt(t *testing.T) {
 	eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
-		size := recipe.NewSize(2)
-		q := recipe.Queue{Dir: "/s", Kind: recipe.Permits, Permits: 1, Size: size, ACL: session.WorldACL()}
+		size := queue.NewSize(2)
+		q := queue.Queue{Dir: "/s", Kind: recipe.Permits, Permits: 1, Size: size, ACL: session.WorldACL()}
 		enter(t, q, open(t, srv))
 		lost := srv.Inject(fault.CloseBefore().Op(fault.OpSetData).Once())
 		if err := size.Resize(ctx, s, q, 3); err != nil {
@@ -130,8 +131,8 @@ func TestAResizeThatIsStoppedSaysWhatHasStoppedIt(t *testing.T) {
 // The size of a semaphore falls below what a call asks for, and the call ends as it hears of that.
 func TestAWaitThatCanNotEndSaysSo(t *testing.T) {
 	eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
-		size := recipe.NewSize(2)
-		q := recipe.Queue{Dir: "/s", Kind: recipe.Permits, Permits: 2, Size: size, ACL: session.WorldACL()}
+		size := queue.NewSize(2)
+		q := queue.Queue{Dir: "/s", Kind: recipe.Permits, Permits: 2, Size: size, ACL: session.WorldACL()}
 		other := open(t, srv)
 		require.NoError(t, enter(t, q, other).Wait(within(t, soon)))
 		waits := wait(enter(t, q, s), ctx)
@@ -140,7 +141,7 @@ func TestAWaitThatCanNotEndSaysSo(t *testing.T) {
 		err := <-waits
 		require.NotEqual(t, errors.Is(err, session.ErrConfig), errors.Is(err, says), "%v", err)
 		if errors.Is(err, session.ErrConfig) {
-			require.NotErrorAs(t, err, &recipe.LineError{})
+			require.NotErrorAs(t, err, &queue.LineError{})
 		}
 	})
 }
@@ -156,7 +157,7 @@ func TestTheErrorOfACallThatWaitsSaysWhatHasEndedIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for at, reached := int32(1), true; reached; at++ {
 				bubble(t, func(t *testing.T, srv *zktest.Server) {
-					ahead := enter(t, queue(), open(t, srv))
+					ahead := enter(t, aMutex(), open(t, srv))
 					require.NoError(t, ahead.Wait(within(t, soon)))
 					s := open(t, srv)
 					srv.Inject(failure.Session(s.ID()))
@@ -164,12 +165,12 @@ func TestTheErrorOfACallThatWaitsSaysWhatHasEndedIt(t *testing.T) {
 						require.NoError(t, srv.Expire(s.ID()))
 						<-s.Done()
 					})
-					ticket, err := recipe.Enter(ctx, s, queue())
+					ticket, err := queue.Enter(ctx, s, aMutex())
 					if err == nil {
 						err = ticket.Wait(ctx)
 					}
 					reached = ctx.Reached()
-					var line recipe.LineError
+					var line queue.LineError
 					require.NotEqual(t, errors.As(err, &line), errors.Is(err, session.ErrExpired), "%d: %v", at, err)
 				})
 			}

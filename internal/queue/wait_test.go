@@ -1,4 +1,4 @@
-package recipe_test
+package queue_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
@@ -21,7 +22,7 @@ func TestAWaiterWhoseTurnComesWaitsForNoneOfItsReads(t *testing.T) {
 		for _, next := range all[1:] {
 			reads = append(reads, srv.Inject(fault.Hold().Op(fault.OpExists).Session(next.s.ID())))
 		}
-		time.Sleep(2 * recipe.WatchAfter)
+		time.Sleep(2 * queue.WatchAfter)
 		synctest.Wait()
 		for i, next := range all[1:] {
 			require.Positive(t, reads[i].Hits())
@@ -39,12 +40,12 @@ func TestAWaiterWhoseTurnComesWaitsForNoneOfItsReads(t *testing.T) {
 // Scenario 78: whatever wakes a waiter is lost. It looks again after a session timeout, then at doubling pauses, a minute at
 // most, and while nothing has changed in the directory it costs one short request each time.
 func TestScenario78_AWaiterThatIsNotWokenLooksAgain(t *testing.T) {
-	shared := func(int) recipe.Queue {
-		q := queue()
-		q.Kind, q.Permits, q.Size = recipe.Permits, 1, recipe.NewSize(1)
+	shared := func(int) queue.Queue {
+		q := aMutex()
+		q.Kind, q.Permits, q.Size = recipe.Permits, 1, queue.NewSize(1)
 		return q
 	}
-	for name, kind := range map[string]func(int) recipe.Queue{"mutex": mutex, "writer": func(int) recipe.Queue { return writer() },
+	for name, kind := range map[string]func(int) queue.Queue{"mutex": mutex, "writer": func(int) queue.Queue { return writer() },
 		"semaphore": shared} {
 		for _, waited := range []time.Duration{0, time.Hour / 2} {
 			t.Run(fmt.Sprint(name, " ", waited), func(t *testing.T) {
@@ -62,7 +63,7 @@ func TestScenario78_AWaiterThatIsNotWokenLooksAgain(t *testing.T) {
 					began := time.Now()
 					require.NoError(t, all[0].Leave(within(t, soon)))
 					require.NoError(t, <-all[1].done)
-					require.LessOrEqual(t, time.Since(began), max(recipe.WatchAfter+timeout, min(waited, time.Minute)))
+					require.LessOrEqual(t, time.Since(began), max(queue.WatchAfter+timeout, min(waited, time.Minute)))
 				})
 			})
 		}

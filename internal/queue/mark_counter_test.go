@@ -1,4 +1,4 @@
-package recipe_test
+package queue_test
 
 import (
 	"sync"
@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
 )
@@ -31,7 +32,7 @@ func TestMarksAreMadeAcrossTheHalfAndTheThreeQuartersOfTheCounter(t *testing.T) 
 						s := open(t, srv)
 						all.Go(func() {
 							for range rounds {
-								ticket, err := recipe.Enter(t.Context(), s, kind(0))
+								ticket, err := queue.Enter(t.Context(), s, kind(0))
 								if err == nil {
 									err = ticket.Wait(t.Context())
 								}

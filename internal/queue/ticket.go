@@ -1,4 +1,4 @@
-package recipe
+package queue
 
 import (
 	"container/list"
@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/session"
+
+	"github.com/zklock/locker/recipe"
 )
 
 // Ticket is a contender: its place in one queue, or in several at once, with one znode in each, all made in one
@@ -110,7 +112,7 @@ type entry struct {
 
 func (e *entry) name() string { return path.Base(e.node) }
 
-func (e *entry) listing() Listing { return Listing{e.names, e.counter} }
+func (e *entry) listing() recipe.Listing { return recipe.Listing{Names: e.names, Counter: e.counter} }
 
 func (e *entry) list(ctx context.Context) error {
 	names, stat, err := e.t.s.List(ctx, e.q.Dir)
@@ -124,15 +126,15 @@ func (e *entry) list(ctx context.Context) error {
 
 // listed notes a list of the directory. A zero Stat says that it is not known.
 func (e *entry) listed(l session.Children) {
-	e.names, e.counter, e.pzxid = l.Names, NewListing(nil, l.Stat).Counter, l.Stat.Pzxid
+	e.names, e.counter, e.pzxid = l.Names, recipe.NewListing(nil, l.Stat).Counter, l.Stat.Pzxid
 }
 
 // decide decides by e.names, and by the czxids that the order depends on, which it reads. It drops the list: a thousand
 // waiters would otherwise keep a thousand names each.
-func (e *entry) decide(ctx context.Context) (Verdict, error) {
+func (e *entry) decide(ctx context.Context) (recipe.Verdict, error) {
 	own, l := e.name(), e.listing()
 	e.names = nil
-	v := Decide(l, own, e.size, nil)
+	v := recipe.Decide(l, own, e.size, nil)
 	if len(v.Unknown) == 0 {
 		return v, nil
 	}
@@ -140,7 +142,7 @@ func (e *entry) decide(ctx context.Context) (Verdict, error) {
 	if err != nil {
 		return v, err
 	}
-	return Decide(l, own, e.size, czxids), nil
+	return recipe.Decide(l, own, e.size, czxids), nil
 }
 
 // transient reports whether the operation may be repeated: the connection broke, and the session lives.

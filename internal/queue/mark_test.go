@@ -1,4 +1,4 @@
-package recipe_test
+package queue_test
 
 import (
 	"fmt"
@@ -9,22 +9,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestAHolderThatHadToWaitHandsOverByItsMarkAndNoContenderLists(t *testing.T) {
-	writers := func(int) recipe.Queue { return writer() }
+	writers := func(int) queue.Queue { return writer() }
 	for name, c := range map[string]struct {
-		kind  func(i int) recipe.Queue
+		kind  func(i int) queue.Queue
 		first int // lists when the first one leaves, which leaves no mark
 		opts  []zktest.Option
 	}{
 		"3.8":     {mutex, 0, []zktest.Option{zktest.WithVersion(zktest.Version38)}},
 		"3.9":     {mutex, 0, []zktest.Option{zktest.WithVersion(zktest.Version39)}},
 		"writers": {writers, 1, nil},
-		"a reader at the end": {func(i int) recipe.Queue {
+		"a reader at the end": {func(i int) queue.Queue {
 			q := writer()
 			if i == 4 {
 				q.Kind = recipe.Read
@@ -98,7 +99,7 @@ func TestAForeignPredecessorHasNoMark(t *testing.T) {
 			require.NoError(t, srv.Create(foreign, nil))
 			s := open(t, srv)
 			require.NoError(t, srv.SetSequence("/l", 2))
-			ticket := enter(t, queue(), s)
+			ticket := enter(t, aMutex(), s)
 			done := wait(ticket, within(t, time.Hour))
 			pending(t, done)
 			require.Zero(t, marksWatched(srv))

@@ -1,4 +1,4 @@
-package recipe
+package queue
 
 import (
 	"context"
@@ -12,13 +12,15 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
+
+	"github.com/zklock/locker/recipe"
 )
 
 // InOrder returns the contenders among names, the children of dir that were listed together with stat, in order of arrival.
 // It is for onlookers; a contender itself uses Decide. It reads Stats only if two contenders have one number, or the
 // directory's counter is near its end: contenders gone by then are left out, those with unreadable Stats come first.
 func InOrder(ctx context.Context, s *session.Session, dir string, names []string, stat zk.Stat) ([]string, error) {
-	l := NewListing(names, stat)
+	l := recipe.NewListing(names, stat)
 	line, unknown := l.Line(nil)
 	if len(unknown) > 0 {
 		czxids, err := readCzxids(ctx, s, dir, unknown)
@@ -45,7 +47,7 @@ func First(ctx context.Context, s *session.Session, dir string, names []string) 
 			czxids[name] = math.MaxInt64
 		}
 	}
-	line, _ := Listing{names, lateFrom}.Line(czxids) // by the czxids alone
+	line, _ := recipe.Listing{Names: names, Counter: math.MaxInt32}.Line(czxids) // by the czxids alone
 	return append(line, "")[0], nil
 }
 
@@ -59,7 +61,7 @@ func (e *entry) czxidsFor(ctx context.Context, own string, unknown []string) (ma
 	czxids[own] = e.t.czxid
 	for _, name := range unknown {
 		if _, known := czxids[name]; !known {
-			return nil, neighbourError{fmt.Errorf("recipe: whether %s or %s came first can't be told, since the Stat of the second may not be read: %w", own,
+			return nil, neighbourError{fmt.Errorf("queue: whether %s or %s came first can't be told, since the Stat of the second may not be read: %w", own,
 				text.Foreign(name), zk.ErrNoAuth)}
 		}
 	}
@@ -88,41 +90,26 @@ func readCzxids(ctx context.Context, s *session.Session, dir string, names []str
 // if it is no semaphore or has none. Each contender is judged, as it judges itself, among those that may share a directory
 // with it. Holders reads only a semaphore's size, and the Stats of Curator's readers under their own write lock.
 func Holders(ctx context.Context, s *session.Session, dir string, line []string) (holds []bool, size int, err error) {
-	holds = make([]bool, len(line))
-	var before tally
-	var writer string  // the first writer
-	var under []string // readers that hold if they are of the writer's session
-	var at []int
-	size = -1
-	for i, name := range line {
-		n, _ := Parse(name)
-		if n.Kind == Permits && size < 0 {
-			if size, err = shownSize(ctx, s, dir); err != nil {
-				return nil, 0, err
-			}
+	if slices.ContainsFunc(line, func(name string) bool { n, _ := recipe.Parse(name); return n.Kind.Sized() }) {
+		if size, err = shownSize(ctx, s, dir); err != nil {
+			return nil, 0, err
 		}
-		holds[i] = before.lets(n, size)
-		switch {
-		case n.Kind == Write && writer == "":
-			writer = name
-		case n.Kind == Read && !holds[i] && before.of[Read] == len(under): // all readers so far are under the writer
-			if w, _ := Parse(writer); w.Number == n.Number {
-				under, at = append(under, name), append(at, i)
-			}
-		}
-		before.add(n)
 	}
-	size = max(size, 0)
-	if len(under) == 0 {
+	holds = recipe.Holding(line, size)
+	writer, readers := recipe.Inside(line)
+	if len(readers) == 0 {
 		return holds, size, nil
 	}
-	nodes, err := s.StatsBelow(ctx, dir, append(under, writer))
+	names := []string{line[writer]}
+	for _, i := range readers {
+		names = append(names, line[i])
+	}
+	nodes, err := s.StatsBelow(ctx, dir, names)
 	if err != nil {
 		return nil, 0, err
 	}
-	own := nodes[len(under)]
-	for k, i := range at {
-		holds[i] = nodes[k].Err == nil && own.Err == nil && nodes[k].Stat.EphemeralOwner == own.Stat.EphemeralOwner
+	for k, i := range readers {
+		holds[i] = nodes[0].Err == nil && nodes[k+1].Err == nil && nodes[k+1].Stat.EphemeralOwner == nodes[0].Stat.EphemeralOwner
 	}
 	return holds, size, nil
 }
@@ -136,22 +123,4 @@ func shownSize(ctx context.Context, s *session.Session, dir string) (int, error)
 	}
 	d, _ := parseData(n.Data)
 	return d.Size, nil
-}
-
-// Ahead returns how many contenders of line, which is in order, are in own's way, and the first of them, or own. False: own
-// is not in line.
-func Ahead(line []string, own string) (ahead int, first string, ok bool) {
-	me, _ := Parse(own)
-	first = own
-	for _, name := range line {
-		if name == own {
-			return ahead, first, true
-		}
-		if n, _ := Parse(name); me.Kind.blocks(n.Kind) {
-			if ahead++; ahead == 1 {
-				first = name
-			}
-		}
-	}
-	return 0, "", false
 }

@@ -1,14 +1,15 @@
-package recipe
+package queue
 
 import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session"
+
+	"github.com/zklock/locker/recipe"
 )
 
 // A ticket holds only while its own znodes are known to exist. A waiter watches its own znode, its predecessor and, where
@@ -17,7 +18,7 @@ import (
 //
 //   - By a list, which is the state of the tree at one moment: our znode is in it, and no contender in our way is.
 //   - By the event alone: the predecessor was the only contender in our way (Verdict.Ahead is 1), and no other can have
-//     come into our way since (Kind.wayOnlyShrinks).
+//     come into our way since (recipe.Kind.Overtaken).
 //   - By the release mark: the predecessor held, so no contender in its way was left before it; and none was between us in
 //     our list.
 //
@@ -29,7 +30,7 @@ import (
 
 // waitForPred waits until the predecessor is gone, or it is time to look without an event. next: it is our turn, and no
 // list is needed.
-func (w *waiter) waitForPred(ctx context.Context, v Verdict) (next, byTime bool, err error) {
+func (w *waiter) waitForPred(ctx context.Context, v recipe.Verdict) (next, byTime bool, err error) {
 	for {
 		if err := w.watchPred(ctx, v.Watch, w.predMark(v)); err != nil {
 			return false, false, err
@@ -39,7 +40,7 @@ func (w *waiter) waitForPred(ctx context.Context, v Verdict) (next, byTime bool,
 			return false, byTime, err
 		}
 		if w.predWatch.Event() == zk.EventNodeDeleted {
-			next = v.Ahead == 1 && w.e.q.Kind.wayOnlyShrinks() || w.released()
+			next = v.Ahead == 1 && !w.e.q.Kind.Overtaken() || w.released()
 			return next && w.t.existedWhen(w.predWatch), false, nil
 		} // otherwise its data were set, and it is still before us
 	}
@@ -155,14 +156,14 @@ func (t *Ticket) existedWhen(w *session.Watch) bool {
 // In every other case the list decides, as if there were no marks.
 //
 // These leave without a mark: a call that gives up; a reader, before which other readers may hold; a semaphore's contender; and one that was first in line when it entered: the contender behind it sees that, and
-// holds by the event alone. (A writer needs a list there: Kind.wayOnlyShrinks.) A mark advances the directory's counter by one, as any create does.
+// holds by the event alone. (A writer needs a list there: recipe.Kind.Overtaken.) A mark advances the directory's counter by one, as any create does.
 
 // markSuffix makes a contender's name its mark's, which is no contender's, since it does not end with a number.
 const markSuffix = "-released"
 
 // leavesMark reports whether the entry leaves by its mark: it has held, after queueing.
 func (e *entry) leavesMark() bool {
-	return e.t.keep != nil && e.queued && e.q.Kind.alone()
+	return e.t.keep != nil && e.queued && e.q.Kind.Alone()
 }
 
 func (e *entry) releaseOps() []session.Op {
@@ -186,22 +187,16 @@ func (t *Ticket) markRefused(ctx context.Context, err error) bool {
 }
 
 // predMark returns the path of the release mark to watch; "" if the predecessor leaves none, or if its deletion is enough:
-// it is the only contender in our way, we are no writer (Kind.wayOnlyShrinks), and we are notified of our own znode's
+// it is the only contender in our way, we are no writer (recipe.Kind.Overtaken), and we are notified of our own znode's
 // deletion. Where we may not read our own znode, and so most likely not the predecessor's, we watch the mark.
-func (w *waiter) predMark(v Verdict) string {
+func (w *waiter) predMark(v recipe.Verdict) string {
 	q := w.e.q
-	switch pred, _ := Parse(v.Watch); {
-	case !pred.Kind.alone(), !hasOurForm(v.Watch, pred.Kind),
-		v.Ahead == 1 && q.Kind.wayOnlyShrinks() && w.e.notified():
+	switch pred, _ := recipe.Parse(v.Watch); {
+	case !pred.Kind.Alone(), !hasOurForm(v.Watch, pred.Kind),
+		v.Ahead == 1 && !q.Kind.Overtaken() && w.e.notified():
 		return ""
 	}
 	return q.Dir + "/" + v.Watch + markSuffix
-}
-
-// hasOurForm reports whether the name of a contender of kind k has the form that this library gives it. Curator's have it
-// too, but leave no mark: the watch for one does not fire.
-func hasOurForm(name string, k Kind) bool {
-	return len(name) >= idLength && strings.HasPrefix(name, "_c_") && madeWith(k.label(), name[idLength:])
 }
 
 // released reports whether the predecessor, of whose deletion we were notified, has left by its mark. Servers before 3.9 do

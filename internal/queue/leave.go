@@ -1,4 +1,4 @@
-package recipe
+package queue
 
 import (
 	"context"
@@ -54,7 +54,7 @@ func (t *Ticket) begin(ctx context.Context) error {
 }
 
 // errNoLeave is Ticket.leaveErr before the first Leave.
-var errNoLeave = errors.New("recipe: not left")
+var errNoLeave = errors.New("queue: not left")
 
 // leave is Leave after begin.
 func (t *Ticket) leave(ctx context.Context) error {

@@ -1,4 +1,4 @@
-package recipe
+package queue
 
 import (
 	"context"
@@ -7,21 +7,22 @@ import (
 	"log/slog"
 	"path"
 	"slices"
-	"strconv"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
+
+	"github.com/zklock/locker/recipe"
 )
 
 // Queue is a directory, and what a contender wants in it.
 type Queue struct {
-	Dir     string // the directory: the lock's path
-	Kind    Kind   // what is wanted
-	Permits int    // for the kind Permits: how many
-	Size    *Size  // for the kind Permits: the semaphore's size
-	Held    int    // permits of that semaphore that the caller holds, and keeps until it has these
+	Dir     string      // the directory: the lock's path
+	Kind    recipe.Kind // what is wanted
+	Permits int         // for the kind Permits: how many
+	Size    *Size       // for the kind Permits: the semaphore's size
+	Held    int         // permits of that semaphore that the caller holds, and keeps until it has these
 
 	ACL       []zk.ACL // of the directory, of missing parents, and of the contenders' znodes
 	Container bool     // make the directory a container, which the ensemble removes when it is empty
@@ -38,13 +39,7 @@ type Queue struct {
 }
 
 // newPrefix returns the name of a new contender up to the number.
-func (q *Queue) newPrefix() string {
-	prefix := newID() + q.Kind.label()
-	if q.Kind == Permits {
-		prefix += strconv.Itoa(q.Permits) + "-"
-	}
-	return prefix
-}
+func (q *Queue) newPrefix() string { return newID() + q.Kind.Label(q.Permits) }
 
 // makeDir makes the directory, with the size of a semaphore in its data, and its missing parents.
 func (q *Queue) makeDir(ctx context.Context, s *session.Session, size int) error {
@@ -90,7 +85,7 @@ func (q *Queue) conflict(ctx context.Context, s *session.Session, others []strin
 		if n.Err != nil || !ephemeral(n.Stat) || n.Stat.Czxid >= before {
 			continue
 		}
-		name, _ := Parse(others[i])
+		name, _ := recipe.Parse(others[i])
 		return neighbourError{fmt.Errorf("%w: %s is the directory of a %s (%s), not of a %s", ErrConflict, q.Dir, name.Kind,
 			text.Foreign(others[i]), q.Kind)}
 	}
@@ -106,23 +101,23 @@ func ephemeral(stat zk.Stat) bool {
 
 var (
 	// ErrGone says that another client has deleted the ticket's znode, while its session lives.
-	ErrGone = errors.New("recipe: own znode was deleted")
+	ErrGone = errors.New("queue: own znode was deleted")
 
 	// ErrTaken matches the error of a Leave that found a znode deleted by another client, and may not have deleted the rest.
-	ErrTaken = errors.New("recipe: one of several own znodes was deleted")
+	ErrTaken = errors.New("queue: one of several own znodes was deleted")
 
 	// ErrBusy matches the error of Try when another contender is in the way.
-	ErrBusy = errors.New("recipe: busy")
+	ErrBusy = errors.New("queue: busy")
 
 	// ErrDeadlock matches the error for a wait that only the caller itself could end.
-	ErrDeadlock = errors.New("recipe: deadlock: the caller holds this lock already")
+	ErrDeadlock = errors.New("queue: deadlock: the caller holds this lock already")
 
 	// ErrNeighbour also matches an error that another client's contender causes by its name or ACL, until that has gone.
-	ErrNeighbour = errors.New("recipe: a neighbour's znode")
+	ErrNeighbour = errors.New("queue: a neighbour's znode")
 
 	// ErrConflict matches the error for a directory that can't have children, is another kind of lock's, or has foreign
 	// data.
-	ErrConflict = errors.New("recipe: path is in use by something else")
+	ErrConflict = errors.New("queue: path is in use by something else")
 )
 
 type neighbourError struct{ error }

@@ -1,4 +1,4 @@
-package recipe_test
+package queue_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/tests/locktest"
@@ -29,25 +30,25 @@ func open(t *testing.T, srv *zktest.Server, auth ...session.Auth) *session.Sessi
 	return s
 }
 
-func writer() recipe.Queue {
-	q := queue()
+func writer() queue.Queue {
+	q := aMutex()
 	q.Kind = recipe.Write
 	return q
 }
 
-func queue() recipe.Queue {
-	return recipe.Queue{Dir: "/l", Kind: recipe.Lock, ACL: session.WorldACL(), Data: []byte("me"), Describe: func(b []byte) string { return string(b) }}
+func aMutex() queue.Queue {
+	return queue.Queue{Dir: "/l", Kind: recipe.Lock, ACL: session.WorldACL(), Data: []byte("me"), Describe: func(b []byte) string { return string(b) }}
 }
 
-func enter(t *testing.T, q recipe.Queue, s *session.Session) *recipe.Ticket {
+func enter(t *testing.T, q queue.Queue, s *session.Session) *queue.Ticket {
 	t.Helper()
-	ticket, err := recipe.Enter(within(t, soon), s, q)
+	ticket, err := queue.Enter(within(t, soon), s, q)
 	require.NoError(t, err)
 	return ticket
 }
 
 // wait calls Wait in a new goroutine.
-func wait(ticket *recipe.Ticket, ctx context.Context) <-chan error {
+func wait(ticket *queue.Ticket, ctx context.Context) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- ticket.Wait(ctx) }()
 	return done
@@ -71,10 +72,10 @@ func TestALeftoverOfAnotherKindIsIgnored(t *testing.T) {
 			s := open(t, srv)
 			require.NoError(t, srv.Create("/l", nil))
 			require.NoError(t, srv.Create("/l/"+name, nil))
-			first := enter(t, queue(), s)
+			first := enter(t, aMutex(), s)
 			require.NoError(t, first.Wait(within(t, soon)))
 			require.NoError(t, first.Leave(within(t, soon)))
-			tried, err := recipe.Try(within(t, soon), s, queue())
+			tried, err := queue.Try(within(t, soon), s, aMutex())
 			require.NoError(t, err)
 			require.NoError(t, tried.Leave(within(t, soon)))
 			require.Len(t, srv.Children("/l"), 1)

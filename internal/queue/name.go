@@ -1,0 +1,44 @@
+package queue
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/recipe"
+)
+
+const idLength = 39
+
+// newID returns a fresh id for one znode: "_c_" and a random UUID (version 4, lower case).
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	u := hex.EncodeToString(b[:])
+	return "_c_" + u[:8] + "-" + u[8:12] + "-" + u[12:16] + "-" + u[16:20] + "-" + u[20:]
+}
+
+// madeWith reports whether a sequential create of prefix, which ends with a contender's label, may have made the znode name.
+func madeWith(prefix, name string) bool {
+	number, ok := strings.CutPrefix(name, prefix)
+	_, numbered := recipe.Parse(name)
+	return ok && numbered && (len(number) == 10 || len(number) == 11 && number[0] == '-')
+}
+
+// hasOurForm reports whether name, a contender's, has the form that this library gives to one of kind k. Curator's have it too,
+// but leave no mark: the watch for one does not fire.
+func hasOurForm(name string, k recipe.Kind) bool {
+	return len(name) >= idLength && strings.HasPrefix(name, "_c_") && madeWith(name[:idLength]+k.Label(0), name)
+}
+
+// kept returns a name as it is stored and shown. Long ones, which only neighbours make, are cut, since a thousand waiters
+// would store a thousand copies. Cut names of one length and beginning count as the same; their data are not read.
+func kept(name string) string {
+	if len(name) <= 16<<10 {
+		return strings.Clone(name)
+	}
+	return fmt.Sprintf("%s (%d bytes)", text.Foreign(name), len(name))
+}

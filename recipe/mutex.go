@@ -1,0 +1,11 @@
+package recipe
+
+// A mutex's contender waits for all before it, and so does a candidate of an election. "lock-" is Curator's and go-zookeeper's
+// label too, "__lock__" Kazoo's.
+var mutex = kind{
+	name:     "mutex",
+	labels:   []string{"lock-", "__lock__"},
+	waitsFor: []Kind{Lock},
+	holds:    first,
+	alone:    true,
+}
