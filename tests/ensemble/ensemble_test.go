@@ -67,11 +67,10 @@ func TestOneNodeServesDiesAndComesBackWithItsData(t *testing.T) {
 	require.Error(t, err)
 	require.Error(t, n.Pause(), "a server that is not running cannot be paused")
 	n.Restart(t)
-	var data []byte
-	ensemble.Until(t, time.Minute, "a connection, perhaps of a new session", func() error { // the driver fails calls meanwhile
-		data, _, err = c.Get(path)
-		return err
-	})
+	// Not by the old connection: a server that a client reaches while it starts may drop the request and keep the socket open
+	// ("this.zkDb" is null, in 3.8.0), and the driver waits more than a minute for the answer.
+	data, _, err := connect(t, e.Connect(), 10*time.Second).Get(path)
+	require.NoError(t, err)
 	require.Equal(t, "kept", string(data))
 }
 
