@@ -53,7 +53,7 @@ func nested(ctx context.Context, c *zklock.Client, path string, permits, size in
 			return err
 		}
 		n, _ := recipe.Parse(name)
-		if permits += n.Permits; permits <= size {
+		if permits += n.Permits; size > 0 && permits <= size {
 			continue
 		}
 		return usagef("%s is held for the command that this is part of: waiting for it would never end; a lock is not "+
