@@ -2,8 +2,7 @@
 #
 #   ZOOKEEPER_HOME=dir   start the servers of this unpacked release, folder of jars, or list of jars; scripts/newer.sh
 #                        fetches a newer Debian suite's and prints its folder
-#   HOMES="dir …"        more of these for make matrix; MATRIXFLAGS=-quick leaves out what takes minutes, -brief all
-#                        but a few tests of each suite
+#   HOMES="dir …"        the ones for make matrix
 #   PKG=./zklock      the one package that make test or make stress runs
 #   FOR=20m           how long make stress and make soak take; 10m by default
 #   ZKLOCK_TEST_SERVERS=host:port,host:port,host:port   make all tests against this ensemble instead of starting servers
@@ -73,7 +72,7 @@ newer: servers ## a few tests of each suite on a newer Debian suite's ZooKeeper;
 	@scripts/newest.sh
 
 matrix: servers ## the suites that need real servers, on every version that is there
-	@go -C tests/e2e run ./matrix $(MATRIXFLAGS) $(abspath $(HOMES))
+	@scripts/matrix.sh $(abspath $(HOMES))
 
 bench: servers ## this library beside other locks; BENCHFLAGS=-quick for one short round
 	@scripts/bench.sh $(BENCHFLAGS)

@@ -16,6 +16,5 @@ if ! home=$(scripts/newer.sh); then
 fi
 began=$SECONDS
 # As make unit and make check have compiled and checked it.
-export GOFLAGS="$GOFLAGS -race -vet=off"
-go -C tests/e2e run ./matrix -brief -installed=false -newer=false "$home"
+TESTFLAGS="${TESTFLAGS:-} -race" scripts/matrix.sh -brief "$home"
 say "the tests on a newer ZooKeeper took $((SECONDS - began)) s"

@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session"
-
 	"github.com/zklock/locker/recipe"
 )
 

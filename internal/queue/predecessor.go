@@ -8,7 +8,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session"
-
 	"github.com/zklock/locker/recipe"
 )
 
@@ -28,42 +27,30 @@ import (
 // comes first. After a reconnection, and where we may be unable to read our own znode and so are not notified, the list
 // decides. See session.Watch.ExistedWhen.
 
-// waitForPred waits until the predecessor is gone, or it is time to look without an event. next: it is our turn, and no
-// list is needed.
-func (w *waiter) waitForPred(ctx context.Context, v recipe.Verdict) (next, byTime bool, err error) {
-	for {
-		if err := w.watchPred(ctx, v.Watch, w.predMark(v)); err != nil {
-			return false, false, err
-		}
-		byTime, err = w.sleep(ctx, w.predWatch, nil)
-		if err != nil || byTime {
-			return false, byTime, err
-		}
-		if w.predWatch.Event() == zk.EventNodeDeleted {
-			next = v.Ahead == 1 && !w.e.q.Kind.Overtaken() || w.released()
-			return next && w.t.existedWhen(w.predWatch), false, nil
-		} // otherwise its data were set, and it is still before us
-	}
+// isNext reports, after the predecessor's deletion was notified, whether it is our turn, and no list is needed.
+func (w *waiter) isNext(v recipe.Verdict) bool {
+	next := v.Ahead == 1 && !w.e.q.Kind.Overtaken() || w.released()
+	return next && w.t.existedWhen(w.watches[0])
 }
 
 // watchPred watches, as watch does, the predecessor name, our own znodes, and the creation of mark, unless it watches them
 // already. There is no Watch if we may not read the predecessor, and the server says so: only looks find out that it is gone.
-func (w *waiter) watchPred(ctx context.Context, name, mark string) error {
-	w.follow(name)
-	if w.predWatch != nil && !hasFired(w.predWatch) {
-		return nil
+func (w *waiter) watchPred(ctx context.Context, name, mark string) (anew bool, err error) {
+	anew = w.follow(name)
+	if len(w.watches) > 0 && !w.hasFired() {
+		return false, nil
 	}
 	if w.mark != nil {
 		mark = ""
 	}
 	ws, err := w.watch(ctx, mark, w.e.q.Dir+"/"+name)
 	if errors.Is(err, zk.ErrNoAuth) { // watches are set by exists on this server
-		return nil
+		return anew, nil
 	}
 	if err == nil {
-		w.predWatch = ws[0]
+		w.watches = ws
 	}
-	return err
+	return true, err
 }
 
 // watch watches nodes and, before them in the same request, those own znodes of the ticket that have no watch yet, or whose
@@ -206,7 +193,7 @@ func (w *waiter) released() bool {
 	if w.mark == nil || w.mark.Event() != zk.EventNodeCreated {
 		return false
 	}
-	if same, known := w.mark.FiredWith(w.predWatch); known {
+	if same, known := w.mark.FiredWith(w.watches[0]); known {
 		return same
 	}
 	return !slices.ContainsFunc(w.e.q.ACL, func(a zk.ACL) bool { return a.Perms&(zk.PermCreate|zk.PermDelete) == zk.PermCreate })

@@ -12,7 +12,6 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-
 	"github.com/zklock/locker/recipe"
 )
 

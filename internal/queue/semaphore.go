@@ -12,7 +12,6 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-
 	"github.com/zklock/locker/recipe"
 )
 
@@ -44,144 +43,59 @@ import (
 // Taking a waiter for a holder is harmless: it makes another head, which is woken more often than needed. So a Resize is
 // one write: all whom it concerns watch the data, and it does not matter whether its caller learns of the success.
 
-// readSize reads the size and, unlike Queue.ensureSize, writes nothing. false: there is none, or foreign data; e.size
-// stays. The error is that of Enter if the size can't serve the call any more: it would wait for a Resize, and all behind
-// it too.
-func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
+// readSize reads the size. While there is none, or the data are foreign, the last one counts. But the first look writes one, or
+// fails: the directory was made again since Enter. The error is that of Enter if the size can't serve the call any more: it would
+// wait for a Resize, and all behind it too.
+func (w *waiter) readSize(ctx context.Context) error {
+	first := !w.e.queued
 	d, stat, err := w.e.q.readData(ctx, w.t.s)
-	if errors.Is(err, ErrConflict) {
+	if err == nil && d.Size == 0 && first {
+		d, _, err = w.e.q.ensureSize(ctx, w.t.s, w.e.size)
+		stat.Mzxid = math.MaxInt64
+	}
+	switch {
+	case errors.Is(err, ErrConflict) && !first, err == nil && d.Size == 0:
+		return nil
+	case err != nil:
+		return asGone(err)
+	}
+	w.e.size, w.largest, w.dataZxid = d.Size, max(d.Size, d.Was), stat.Mzxid
+	return refuse(w.e.q, w.t.try, d.Size)
+}
+
+// knownToHold reports whether those behind us know that we hold, if v, our first verdict, says so.
+func (w *waiter) knownToHold(v recipe.Verdict) bool { return w.dataZxid < w.t.czxid && !v.Followed }
+
+// isHead reports whether all before us hold, or may hold by an earlier, larger size.
+func (w *waiter) isHead(ctx context.Context, v recipe.Verdict) (bool, error) {
+	if v.Ahead == 1 || v.Permits > w.largest {
+		return v.Ahead == 1, nil
+	}
+	stat, err := w.t.s.Exists(ctx, w.e.q.Dir+"/"+v.Watch)
+	if isOne(err, zk.ErrNoNode, zk.ErrNoAuth) {
 		return false, nil
 	}
+	return stat.Czxid < w.dataZxid, err
+}
+
+// watchDir watches, as the head, the directory, unless it does already.
+func (w *waiter) watchDir(ctx context.Context) (anew bool, err error) {
+	if w.follow(""); len(w.watches) > 0 && !w.hasFired() {
+		return false, nil
+	}
+	w.unwatch()
+	data, err := w.t.s.Watch(ctx, w.e.q.Dir)
 	if err != nil {
+		return false, err
+	}
+	children, names, stat, err := w.t.s.WatchChildren(ctx, w.e.q.Dir)
+	if err != nil {
+		data.Close()
 		return false, asGone(err)
 	}
-	w.dataZxid = stat.Mzxid
-	if d.Size > 0 {
-		w.e.size, w.largest = d.Size, max(d.Size, d.Was)
-		err = refuse(w.e.q, w.t.try, d.Size)
-	}
-	return d.Size > 0, err
-}
-
-// untilRoom waits until the entry's permits are free.
-func (w *waiter) untilRoom(ctx context.Context) error {
-	e := w.e
-	names := e.names
-	v, err := w.decide(ctx)
-	if err != nil {
-		return err
-	}
-	if v.Holds { // by a size read before the znode was made: it may have been lowered since
-		was := e.size
-		known, err := w.readSize(ctx)
-		if err == nil && !known { // the directory was made again since, without a size
-			var d dirData
-			d, _, err = e.q.ensureSize(ctx, w.t.s, was)
-			e.size = d.Size
-		}
-		if err == nil && e.size < was {
-			e.names = names
-			v, err = w.decide(ctx)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	silent := w.dataZxid < w.t.czxid && !v.Followed // those behind us know that we hold: see above
-	for head := false; ; silent = false {           // a head stays one: those before it hold until they go
-		switch {
-		case v.Holds:
-			if !silent {
-				w.announce()
-			}
-			return nil
-		case w.t.try:
-			return &busyError{e.line}
-		}
-		if head = head || v.Ahead == 1; head {
-			v, err = w.waitAsHead(ctx, v)
-		} else {
-			v, head, err = w.waitBehind(ctx, v)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// decideAnew reads the list, then the size: contenders before us only disappear, so an old list is safe; an old size is
-// not.
-func (w *waiter) decideAnew(ctx context.Context, byTime bool) (recipe.Verdict, error) {
-	if err := w.list(ctx, byTime); err != nil {
-		return recipe.Verdict{}, err
-	}
-	if _, err := w.readSize(ctx); err != nil {
-		return recipe.Verdict{}, err
-	}
-	return w.decide(ctx)
-}
-
-// waitBehind waits behind another waiter until that has gone or holds. head: it holds, or may hold by an earlier, larger
-// size; then we are the head.
-func (w *waiter) waitBehind(ctx context.Context, was recipe.Verdict) (v recipe.Verdict, head bool, err error) {
-	if err := w.watchPred(ctx, was.Watch, ""); err != nil {
-		return was, false, err
-	}
-	for byTime := false; ; {
-		// It may have begun to hold between our list and the watch: look again, now that nothing can be missed.
-		v, err = w.decideAnew(ctx, byTime)
-		if err != nil {
-			return v, false, err
-		}
-		if v.Holds || v.Ahead == 1 || v.Watch != was.Watch || hasFired(w.predWatch) {
-			if byTime && v.Watch != was.Watch {
-				w.missed(w.predWatch)
-			}
-			return v, false, nil
-		}
-		stat, err := w.t.s.Exists(ctx, w.e.q.Dir+"/"+was.Watch)
-		if byTime && stat.Version > 0 {
-			w.missed(w.predWatch)
-		}
-		switch {
-		case err == nil && (stat.Version > 0 || v.Permits <= w.largest && stat.Czxid < w.dataZxid):
-			return v, true, nil
-		case err != nil && !isOne(err, zk.ErrNoNode, zk.ErrNoAuth):
-			return v, false, err
-		}
-		if byTime, err = w.sleep(ctx, w.predWatch, nil); err != nil {
-			return v, false, err
-		}
-	}
-}
-
-// waitAsHead waits, as the head, until a holder has gone or the size has changed.
-func (w *waiter) waitAsHead(ctx context.Context, was recipe.Verdict) (recipe.Verdict, error) {
-	w.follow("")
-	dir, err := w.t.s.Watch(ctx, w.e.q.Dir)
-	if err != nil {
-		return was, err
-	}
-	defer dir.Close()
-	list, names, stat, err := w.t.s.WatchChildren(ctx, w.e.q.Dir)
-	if err != nil {
-		return was, asGone(err)
-	}
-	defer list.Close()
+	w.watches = []*session.Watch{children, data}
 	w.e.listed(session.Children{Names: names, Stat: stat})
-	if _, err := w.readSize(ctx); err != nil { // after the watches: a change from here on wakes us
-		return was, err
-	}
-	v, err := w.decide(ctx)
-	for byTime := true; byTime && err == nil && !v.Holds; {
-		if byTime, err = w.sleep(ctx, list, dir); err != nil {
-			return v, err
-		}
-		if v, err = w.decideAnew(ctx, byTime); byTime && v.Holds {
-			w.missed(list, dir)
-		}
-	}
-	return v, err
+	return true, nil
 }
 
 // announce wakes the contender behind us, now that we hold: it may be its turn too.

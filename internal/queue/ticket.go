@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/session"
-
 	"github.com/zklock/locker/recipe"
 )
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
-
 	"github.com/zklock/locker/recipe"
 )
 
@@ -30,8 +29,8 @@ func NextLook(last, timeout time.Duration) time.Duration {
 	return min(max(2*last, timeout), lookMost)
 }
 
-// Wait returns nil when the ticket holds: it is first in every queue, or its permits are free; its znodes exist; and the session's lease is confirmed, and kept until Leave. It keeps its place across
-// reconnections.
+// Wait returns nil when the ticket holds: it is first in every queue, or its permits are free; its znodes exist; and the
+// session's lease is confirmed, and kept until Leave. It keeps its place across reconnections.
 //
 // It returns an error when ctx ends (ctx's, with the place in line), when the session ends (why it ended), or when a znode
 // is gone (ErrGone); of a semaphore also session.ErrConfig or ErrDeadlock, as Enter, when its size falls below what the call
@@ -84,81 +83,147 @@ func (t *Ticket) hold(ctx context.Context) error {
 	return nil
 }
 
-// waiter waits for one entry of a ticket to be first.
+// waiter waits until it is one entry's turn. Its state is what it watches:
+//
+//	state    it watches                             until
+//	behind   its predecessor, and where that        that has gone, or, of a sized kind, says that it holds
+//	         helps the predecessor's release mark
+//	head     the directory's children and data      a contender has left, or the size was changed
+//
+// Only a sized kind has a head: see semaphore.go. In both states it also watches its own znodes, and looks by itself from time to
+// time: see NextLook. A look, or of an unsized kind an event alone, then says that it holds, or is behind, or is the head.
 type waiter struct {
 	t *Ticket
 	e *entry
 
-	woken     chan struct{} // receives when a watch of sleep's, or on an own znode of the ticket, has fired; capacity 1
+	woken     chan struct{} // receives when one of watches, or a watch on an own znode of the ticket, has fired; capacity 1
 	timer     *time.Timer   // for tick; nil before the first sleep
 	pause     time.Duration // before the latest look that no event had caused; see NextLook
 	described bool          // the holder was read, for messages
 
-	pred      string         // the predecessor's name; "" of a semaphore's head, which any release may wake
-	predWatch *session.Watch // on it; nil: none, or we may not read it
-	mark      *session.Watch // on its release mark; nil: none
+	head    bool             // of a sized kind: all before it hold, and each of them may leave
+	pred    string           // the predecessor's name; "" before the first sleep, and of a head
+	watches []*session.Watch // on the predecessor: none if we may not read it; of a head, on the directory's children and its data
+	mark    *session.Watch   // on the predecessor's release mark; nil: none
 
 	largest  int   // the semaphore's largest size ever
 	dataZxid int64 // the Mzxid of the directory's data, as read with the size
 }
 
+// wait returns nil when it is the entry's turn.
 func (w *waiter) wait(ctx context.Context) error {
-	if w.e.q.Kind.Sized() {
-		return w.e.explain(ctx, w.untilRoom(ctx))
+	return w.e.explain(ctx, w.untilTurn(ctx))
+}
+
+func (w *waiter) untilTurn(ctx context.Context) error {
+	sized := w.e.q.Kind.Sized()
+	v, err := w.look(ctx, false) // by Enter's list
+	for known := w.knownToHold(v); err == nil; known = false {
+		if v.Holds {
+			if err = w.checkOwn(ctx); err == nil && sized && !known {
+				w.announce()
+			}
+			return err
+		}
+		if w.t.try {
+			return &busyError{w.e.line}
+		}
+		var next bool
+		if v, next, err = w.step(ctx, v); next {
+			w.place(recipe.Verdict{First: w.e.name()}) // first in line
+			return nil
+		}
 	}
-	return w.e.explain(ctx, w.untilFirst(ctx))
+	return err
+}
+
+// step waits, as v and the looks before say, for an event or for the time to look, and looks. next: it is our turn, by the
+// event alone.
+func (w *waiter) step(ctx context.Context, v recipe.Verdict) (after recipe.Verdict, next bool, err error) {
+	sized := w.e.q.Kind.Sized()
+	w.e.queued = true
+	v.First = "" // place has noted it; a neighbour's name may be long, and is not kept while we wait
+	anew, err := w.watchPlace(ctx, v)
+	if err != nil {
+		return v, false, err
+	}
+	if anew && sized { // what the watches are for may have happened before they were set
+		v, err = w.look(ctx, false)
+		return v, false, err
+	}
+	byTime, err := w.sleep(ctx)
+	if err != nil {
+		return v, false, err
+	}
+	if !byTime && !sized {
+		if w.watches[0].Event() != zk.EventNodeDeleted {
+			return v, false, nil // its data were set, and it is still before us
+		}
+		if w.isNext(v) {
+			return v, true, nil
+		}
+	}
+	head := w.head
+	after, err = w.look(ctx, byTime)
+	if err == nil && byTime && (after.Holds || after.Watch != v.Watch || w.head != head) {
+		w.missed()
+	}
+	return after, false, err
+}
+
+// watchPlace sets the watches of the state that v, and the looks before, say. anew: they were not all there.
+func (w *waiter) watchPlace(ctx context.Context, v recipe.Verdict) (anew bool, err error) {
+	if w.head {
+		return w.watchDir(ctx)
+	}
+	return w.watchPred(ctx, v.Watch, w.predMark(v))
+}
+
+// look lists the directory, unless a list is at hand, reads the size of a sized kind, and decides. In this order: contenders
+// before us only disappear, so an old list is safe; an old size is not.
+func (w *waiter) look(ctx context.Context, byTime bool) (v recipe.Verdict, err error) {
+	if w.e.names == nil {
+		err = w.list(ctx, byTime)
+	}
+	if err == nil && w.e.q.Kind.Sized() {
+		err = w.readSize(ctx)
+	}
+	if err == nil {
+		v, err = w.decide(ctx)
+	}
+	if err == nil && w.e.q.Kind.Sized() && !v.Holds && !w.head { // a head stays one: those before it hold until they go
+		w.head, err = w.isHead(ctx, v)
+	}
+	return v, err
 }
 
 // stop gives up what wait has needed.
 func (w *waiter) stop() {
-	w.follow("")
+	w.unwatch()
 	if w.timer != nil {
 		w.timer.Stop()
 	}
 }
 
-// follow makes name the predecessor, and gives up the watches on another.
-func (w *waiter) follow(name string) {
+// follow makes name the predecessor, and gives up the watches on another. anew: it was not.
+func (w *waiter) follow(name string) (anew bool) {
 	if name == w.pred {
-		return
+		return false
 	}
-	w.predWatch.Close()
-	w.mark.Close()
-	w.pred, w.predWatch, w.mark = name, nil, nil
+	w.unwatch()
+	w.pred = name
 	w.pause, w.described = 0, false // for a predecessor that is new to us the pauses begin anew
 	w.tickAfter(WatchAfter)
+	return true
 }
 
-// untilFirst waits until no contender is in the way.
-func (w *waiter) untilFirst(ctx context.Context) error {
-	for byTime := false; ; {
-		v, err := w.decide(ctx)
-		if err != nil {
-			return err
-		}
-		if byTime && v.Watch != w.pred {
-			w.missed(w.predWatch)
-		}
-		if v.Holds {
-			return w.checkOwn(ctx)
-		}
-		if w.t.try {
-			return &busyError{w.e.line}
-		}
-		w.e.queued = true
-		v.First = "" // place has noted it; a neighbour's name may be long, and is not kept while we wait
-		var next bool
-		if next, byTime, err = w.waitForPred(ctx, v); next {
-			w.place(recipe.Verdict{First: w.e.name()}) // first in line
-			return nil
-		}
-		if err == nil {
-			err = w.list(ctx, byTime)
-		}
-		if err != nil {
-			return err
-		}
+// unwatch gives up the watches that wake it.
+func (w *waiter) unwatch() {
+	for _, watch := range w.watches {
+		watch.Close()
 	}
+	w.mark.Close()
+	w.watches, w.mark = nil, nil
 }
 
 // list lists the directory. A look without an event waits until no other of the session's does: many that came together look
@@ -195,10 +260,12 @@ func (w *waiter) decide(ctx context.Context) (recipe.Verdict, error) {
 
 func hasFired(w *session.Watch) bool { return w != nil && w.Event() != 0 }
 
-// missed reports that a look which no event had caused has found a change that one of watches, set before it, should have
-// reported: a server reports an event before it answers a read that shows the change.
-func (w *waiter) missed(watches ...*session.Watch) {
-	if log := w.e.q.Log; log != nil && !slices.Contains(watches, nil) && !slices.ContainsFunc(watches, hasFired) {
+func (w *waiter) hasFired() bool { return slices.ContainsFunc(w.watches, hasFired) }
+
+// missed reports that a look which no event had caused has found a change that the watches should have reported: a server
+// reports an event before it answers a read that shows the change.
+func (w *waiter) missed() {
+	if log := w.e.q.Log; log != nil && len(w.watches) > 0 && !w.hasFired() {
 		log.Warn("a waiter was not notified of a change that it had a watch for, and has found it by looking again: may all who use the lock read its znodes?",
 			"path", w.e.q.Dir, "node", w.e.node, "behind", text.Foreign(w.pred))
 	}
@@ -213,25 +280,23 @@ func (w *waiter) tickAfter(d time.Duration) {
 	}
 }
 
-// sleep returns nil when pred or other, each of which may be nil, has fired, or, byTime, when it is time to look without
-// an event; an error when ctx or the session ends, or an own znode is gone.
-func (w *waiter) sleep(ctx context.Context, pred, other *session.Watch) (byTime bool, err error) {
-	for _, watch := range []*session.Watch{pred, other} {
-		if watch != nil {
-			watch.Wake(w.woken)
-		}
+// sleep returns nil when one of the watches has fired, or, byTime, when it is time to look without an event; an error when
+// ctx or the session ends, or an own znode is gone.
+func (w *waiter) sleep(ctx context.Context) (byTime bool, err error) {
+	for _, watch := range w.watches {
+		watch.Wake(w.woken)
 	}
 	if w.timer == nil {
 		w.tickAfter(WatchAfter)
 	}
-	for !hasFired(pred) && !hasFired(other) { // before the timer, which may have run as well
+	for !w.hasFired() { // before the timer, which may have run as well
 		if err := w.checkOwn(ctx); err != nil {
 			return false, err
 		}
 		select {
 		case <-w.woken:
 		case <-w.timer.C:
-			if w.tick(ctx, pred) && !hasFired(pred) {
+			if w.tick(ctx) && !w.hasFired() {
 				return true, nil
 			}
 		case <-w.t.s.Done():
@@ -244,12 +309,12 @@ func (w *waiter) sleep(ctx context.Context, pred, other *session.Watch) (byTime 
 }
 
 // tick describes the holder, if that is new to us, or finds out whether to list the directory, though no event has said so.
-// It ends when pred has fired: a contender whose turn comes does not wait for the reads.
-func (w *waiter) tick(ctx context.Context, pred *session.Watch) (list bool) {
+// It ends when a watch has fired: a contender whose turn comes does not wait for the reads.
+func (w *waiter) tick(ctx context.Context) (list bool) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if pred != nil {
-		pred.Then(func(zk.EventType) { stop() })
+	for _, watch := range w.watches {
+		watch.Then(func(zk.EventType) { stop() })
 	}
 	if w.described {
 		w.pause = NextLook(w.pause, w.t.s.Timeout())

@@ -27,6 +27,9 @@ var promises = []struct{ assertion, name string }{
 	{"tree[n]==0", "nothing left"},
 	{"st[i]==0", "every run ends"},
 	{"lease==0", "exclusion"},
+	{"<=most[c]", "exclusion"},
+	{"s<=2", "no herd"},
+	{">size[n]", "no lost wake-up"},
 }
 
 // Sets of faults.
@@ -42,6 +45,7 @@ const (
 	bounded     = "-DN=2 -DSLOTS=2 -DLAG=1 " + rounds
 	two         = "-DN=2 -DSLOTS=1 -DLAG=1 -DLOSE=0"
 	marks       = " -DMARKS=1"
+	permits     = "-DN=3 -DFIRST=3 -DR=1"
 	lease       = "-DTIMEOUT=5 -DDRIFT=5"
 )
 
@@ -61,6 +65,10 @@ var configurations = []configuration{
 	{"queue", "sessions, marks", "", sessions + marks, ""},
 	{"queue", "ends, marks", "", ends + marks, ""},
 	{"queue", "rounds, marks", "", bounded + marks, ""},
+	{"semaphore", "permits", "three contenders for two permits, of which one may give up; nobody who leaves wakes more than two", "-DN=3 -DR=0 -DLOWER=0", ""},
+	{"semaphore", "a change", "the same, and the size changes", "-DN=3 -DR=1", ""},
+	{"semaphore", "a lower size", "the same with three permits at first", permits, ""},
+	{"semaphore", "two changes", "with two changes", "-DN=3 -DR=2", ""},
 	{"lease", "lease", "a timeout of five reports", lease, ""},
 	{"lease", "longer lease", "of six", "-DTIMEOUT=6 -DDRIFT=6", ""},
 }
@@ -78,6 +86,13 @@ var mutants = []configuration{
 	{"queue", "hangs up", "", bounded + " -DMUTANT=12", "a client leaves a connection that nobody has broken, again and again"},
 	{"queue", "mark without a hold", "", connections + marks + " -DMUTANT=9", "a call that is given up leaves with the mark of a release"},
 	{"queue", "held by the mark alone", "", connections + marks + " -DMUTANT=10", "the mark comes before the deletion, and its reader does not wait for that"},
+	{"semaphore", "silent", "", permits + " -DMUTANT=1", "a contender that holds by its first list never says so"},
+	{"semaphore", "never says", "", permits + " -DMUTANT=2", "a contender that holds after waiting does not say so"},
+	{"semaphore", "no look behind the watch", "", permits + " -DMUTANT=3", "what happened before the watches were set is not seen"},
+	{"semaphore", "old size", "", "-DN=3 -DR=1 -DMUTANT=4", "the size is not read again after the create"},
+	{"semaphore", "change ignored", "", "-DN=3 -DR=1 -DMUTANT=5", "a contender is silent though those behind it may know another size"},
+	{"semaphore", "largest unknown", "", permits + " -DMUTANT=6", "a lower size makes holders look like waiters"},
+	{"semaphore", "no head", "", permits + " -DMUTANT=7", "the first waiter is woken by its predecessor only"},
 	{"lease", "pings confirm", "", lease + " -DMUTANT=1", "a server that is cut off keeps a lease alive"},
 	{"lease", "syncs confirm", "", lease + " -DMUTANT=2", "so does a leader that the others have left"},
 	{"lease", "no slack", "", lease + " -DMUTANT=3", "a write confirms what the server has not reported yet"},

@@ -1,4 +1,5 @@
-// Model checks the two models of the locks in full, by spin: the queue (queue.pml) and the lease (lease.pml). Then it
+// Model checks three models of the locks in full, by spin: the queue (queue.pml), a semaphore's wake-ups (semaphore.pml) and the
+// lease (lease.pml). Then it
 // breaks them, one way at a time, and expects spin to find each defect.
 //
 //	go run ./tests/model                          # all, and the table on standard output
@@ -184,7 +185,7 @@ func command(ctx context.Context, dir, name string, args ...string) (string, err
 func table(results map[string]result) string {
 	var b strings.Builder
 	b.WriteString("# Models\n\nChecked in full by spin; made by `make model`. " +
-		"[queue.pml](queue.pml) and [lease.pml](lease.pml) say what they model and what holds in every state.\n\n" +
+		"[queue.pml](queue.pml), [semaphore.pml](semaphore.pml) and [lease.pml](lease.pml) say what they model and what holds in every state.\n\n" +
 		"| model | configuration | what happens in it | parameters | states | transitions | longest run searched |\n|---|---|---|---|--:|--:|--:|\n")
 	for _, c := range configurations {
 		if r, ok := results[c.name]; ok {
