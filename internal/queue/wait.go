@@ -165,7 +165,7 @@ func (w *waiter) step(ctx context.Context, v recipe.Verdict) (after recipe.Verdi
 	}
 	head := w.head
 	after, err = w.look(ctx, byTime)
-	if err == nil && byTime && (after.Holds || after.Watch != v.Watch || w.head != head) {
+	if err == nil && byTime && (after.Watch != v.Watch || head && after.Holds) {
 		w.missed()
 	}
 	return after, false, err
