@@ -5,7 +5,7 @@
 //	go -C tests/e2e run ./matrix -quick                # without interop, hardened ensembles and chaos
 //	go -C tests/e2e run ./matrix -brief                # of each suite a few tests: a minute a version
 //	go -C tests/e2e run ./matrix -only zklock          # one suite
-//	go -C tests/e2e run ./matrix -o tests/e2e/matrix/RESULT.md   # the table into a file, in which rows that did not run stay
+//	go -C tests/e2e run ./matrix -o matrix/RESULT.md    # the table into a file, in which rows that did not run stay
 //
 // A test that fails is run again, alone: what a loaded machine breaks once is told apart from what a version breaks. It
 // exits with 1 when a suite fails on a version.
