@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The table of exit codes, in the help and in docs/cli.md: for each row what ends with it.
+// The table of exit codes, in the help and in docs/operate/command-line.md: for each row what ends with it.
 func TestZklockEndsWithTheCodesOfItsTable(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
@@ -67,7 +67,7 @@ func TestZklockEndsWithTheCodesOfItsTable(t *testing.T) {
 			rows = append(rows, c.row)
 		}
 	}
-	page, err := os.ReadFile("../../docs/cli.md")
+	page, err := os.ReadFile("../../docs/operate/command-line.md")
 	require.NoError(t, err)
 	help := regexp.MustCompile(`(?m)^  (\S+) +(.+)$`).FindAllStringSubmatch(exitTable, -1)
 	docs := regexp.MustCompile(`(?m)^\| (\d\S*) \| (.+) \|$`).FindAllStringSubmatch(string(page), -1)

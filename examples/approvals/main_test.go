@@ -123,9 +123,9 @@ func TestAHolderWhoseLockIsLostBetweenReadAndWriteIsRefusedOnceTheNextOneHasRead
 // statements returns what a regular expression finds in the pages for users.
 func statements(t *testing.T, wanted string) (all []string) {
 	t.Helper()
-	pages, err := filepath.Glob("../../docs/*.md")
+	pages, err := filepath.Glob("../../docs/*/*.md")
 	require.NoError(t, err)
-	for _, name := range append(pages, "../../README.md", "../../zklock/lockhttp/doc.go") {
+	for _, name := range append(pages, "../../README.md", "../../docs/start.md", "../../zklock/lockhttp/doc.go") {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
 		for _, found := range regexp.MustCompile(wanted).FindAllSubmatch(text, -1) {

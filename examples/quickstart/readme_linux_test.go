@@ -18,7 +18,7 @@ import (
 
 // The servers to try things out that need no Docker, started as their page says, but for the port and the folder.
 func TestTheServersToTryThingsOutServe(t *testing.T) {
-	text, err := os.ReadFile(root + "/docs/servers.md")
+	text, err := os.ReadFile(root + "/docs/how-to/testing.md")
 	require.NoError(t, err)
 	_, sh, _ := strings.Cut(string(text), "```sh\n")
 	sh, _, _ = strings.Cut(sh, "```\n")

@@ -26,10 +26,14 @@ const (
 // pages returns all pages for users.
 func pages(t *testing.T) []string {
 	t.Helper()
-	docs, err := filepath.Glob(root + "/docs/*.md")
-	require.NoError(t, err)
-	require.NotEmpty(t, docs)
-	return append([]string{readme, root + "/SECURITY.md", root + "/CHANGELOG.md"}, docs...)
+	all := []string{readme, root + "/SECURITY.md", root + "/CHANGELOG.md"}
+	for _, pattern := range []string{"/docs/*.md", "/docs/*/*.md"} {
+		found, err := filepath.Glob(root + pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, found, pattern)
+		all = append(all, found...)
+	}
+	return all
 }
 
 // goBlocks returns the Go code of a page, block by block.
@@ -98,7 +102,7 @@ func main() {
 }
 
 func TestTheTestingPagesTestPasses(t *testing.T) {
-	test := block(t, root+"/docs/testing.md", "package report_test\n")
+	test := block(t, root+"/docs/how-to/testing.md", "package report_test\n")
 	out := goTool(t, ".", map[string]string{"report_test.go": test}, "test", "-count=1", "-v")
 	assert.Contains(t, out, "--- PASS: TestAnExpiredSessionEndsTheHold")
 }

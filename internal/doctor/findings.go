@@ -99,7 +99,7 @@ func unequal(r *Report) (found []Finding) {
 }
 
 // bugs is the page that lists what loses data in which release.
-const bugs = "https://github.com/zklock/locker/blob/main/docs/servers.md"
+const bugs = "https://github.com/zklock/locker/blob/main/docs/operate/before-production.md"
 
 // ofReleases names the servers' releases, and where their bugs are listed.
 func ofReleases(r *Report) []Finding {

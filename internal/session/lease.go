@@ -41,7 +41,7 @@ import (
 // says so. Until the answer arrives, the lease ends two ticks after the handshake was sent: no server grants less, unless
 // its minSessionTimeout is set lower. A server that closes the connection instead is taken for one without a leader, which
 // has not carried out the re-attachment: if it has, and the reply was lost with the connection, the lease is safe because
-// all servers have the same limits (docs/proof.md, A5).
+// all servers have the same limits (docs/maintainers/proof.md, A5).
 //
 // Three allowances stand between the instant at which a holder's context ends and the leader's: drift, for clocks of
 // different speeds; lead, for the time that our own goroutines need to end the context; and margin, in which the work that

@@ -27,7 +27,7 @@ var (
 
 func TestEveryScenarioHasTestsThatNameIt(t *testing.T) {
 	named := namedScenarios(t)
-	text, err := os.ReadFile(root + "/docs/scenarios.md")
+	text, err := os.ReadFile(root + "/docs/maintainers/scenarios.md")
 	require.NoError(t, err)
 	rows := map[int]bool{}
 	for _, m := range scenarioRow.FindAllStringSubmatch(string(text), -1) {
