@@ -32,5 +32,5 @@
 // A call with a nil context, or with a Client, lock or Hold that is nil or the zero value, panics, as package context does.
 // Everything that can come from outside is an error.
 //
-// Package recipe has the algorithm and its safety argument, package internal/session the lease's.
+// Package recipe decides who holds; docs/maintainers/proof.md has the safety argument.
 package zklock

@@ -25,7 +25,6 @@ func (c *Client) Election(path string, opts ...LockOption) *Election {
 }
 
 // Campaign waits until this candidate leads, with value for others to read. Contract and errors are those of Mutex.Lock.
-// A term ends as a hold ends: see Hold.Context.
 func (e *Election) Campaign(ctx context.Context, value []byte) (context.Context, *Hold, error) {
 	return use(ctx, e).candidate(value).acquire(ctx, "campaign", LockInfo{Kind: kindElection})
 }

@@ -40,8 +40,8 @@ type Hold struct {
 // ended. It is cancelled before the ensemble can give the lock to another client, also when nothing is heard any more.
 // context.Cause says why: ErrUnlocked, ErrClosed, or an error that matches ErrLost.
 //
-// After a stop of the process that outlasted the lease, it shows the loss as soon as it is asked; a select that was waiting, and
-// contexts made of it, mostly within a millisecond.
+// After a stop of the process that outlasted the lease, it shows the loss when asked, and wakes a select mostly within a
+// millisecond.
 func (h *Hold) Context() context.Context {
 	h.need()
 	return &h.ctx
@@ -123,8 +123,8 @@ func (h *Hold) Check(ctx context.Context) error {
 	return h.fail("check", cmp.Or(h.Err(), err))
 }
 
-// Multi carries out ZooKeeper writes in one transaction that commits only if the lock is still ours: then no other client has held
-// it in between, whatever happened to this process. The operations are session.OpCreate, OpSet, OpDelete and OpCheck; the responses
+// Multi carries out ZooKeeper writes in one transaction that commits only if the lock is still ours: no other client has held it
+// in between. The operations are session.OpCreate, OpSet, OpDelete and OpCheck; the responses
 // are the driver's. It blocks for one round trip, or as long as there is no connection.
 //
 // Errors:

@@ -11,8 +11,7 @@ import (
 // can't: ErrConflict.
 type RWMutex struct{ lock }
 
-// RWMutex returns the read/write lock whose contenders queue below path. Neither lock can be turned into the other: release it,
-// take the other one, and look again at what it protects.
+// RWMutex returns the read/write lock whose contenders queue below path. Neither lock can be turned into the other.
 func (c *Client) RWMutex(path string, opts ...LockOption) *RWMutex {
 	return &RWMutex{c.newLock("read/write lock", opts, path)}
 }
