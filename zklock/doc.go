@@ -5,8 +5,8 @@
 //	…
 //	defer client.Close()
 //
-//	err = client.Mutex("/locks/nightly-report").Do(ctx, func(ctx context.Context) error {
-//		return report(ctx) // ctx ends when the lock is lost
+//	err = client.Mutex("/locks/rebuild-index").Do(ctx, func(ctx context.Context) error {
+//		return rebuild(ctx) // ctx ends when the lock is lost
 //	})
 //
 // The context that Do gives its function, and that Lock returns, ends before the ensemble can give the lock away, by a margin

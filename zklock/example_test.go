@@ -27,7 +27,7 @@ func Example() {
 	}
 	defer c.Close()
 
-	err = c.Mutex("/locks/nightly-report").Do(ctx, func(ctx context.Context) error {
+	err = c.Mutex("/locks/rebuild-index").Do(ctx, func(ctx context.Context) error {
 		fmt.Println("writing the report") // ctx ends when the lock is lost
 		return nil
 	})

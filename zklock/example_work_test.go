@@ -40,7 +40,7 @@ func ExampleHoldFrom() {
 // The database refuses a holder that another one has overtaken. Its column is token BIGINT NOT NULL DEFAULT 0.
 func ExampleHold_Token() {
 	write := func(ctx context.Context, db *sql.DB, report []byte) error {
-		hold, ok := zklock.HoldFrom(ctx, "/locks/nightly-report")
+		hold, ok := zklock.HoldFrom(ctx, "/locks/rebuild-index")
 		if !ok {
 			return errors.New("called without the lock")
 		}

@@ -74,17 +74,6 @@ func TestGoroutinesOfOneProcessShareAZnode(t *testing.T) {
 	})
 }
 
-func TestLocalHandoffCostsASingleCallerNothingMore(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		m := s.Client().Mutex("/l", zklock.WithHandoffs(10))
-		s.Unlock(s.Lock(m))
-		before := asked(s)
-		s.Unlock(s.Lock(m))
-		require.Equal(s, before+3, asked(s), "a create, a list and a delete, as without the option")
-		require.Zero(s, s.Server.WatchCount())
-	})
-}
-
 func TestLocalWaitersAreServedInOrderOfArrivalAndNoCallerBarges(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		m := s.Client().Mutex("/l", zklock.WithHandoffs(1))

@@ -32,9 +32,9 @@ for long if it is another client's: the next holder is only safe if what both wr
 reach the machine, end the process there instead: its session's end releases the lock.
 
 It ends with 1 when there is no such contender, or when the answer was no.`,
-		Example: `  zklock queue /locks/nightly-report
-  zklock evict /locks/nightly-report --token 4294967321
-  zklock evict --yes /locks/nightly-report --token 4294967321`,
+		Example: `  zklock queue /locks/rebuild-index
+  zklock evict /locks/rebuild-index --token 4294967321
+  zklock evict --yes /locks/rebuild-index --token 4294967321`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {

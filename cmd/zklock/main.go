@@ -1,6 +1,6 @@
 // Command zklock takes locks on a ZooKeeper ensemble for shell scripts, cron jobs and operators.
 //
-//	zklock run --wait 30s /locks/nightly-report -- ./report.sh
+//	zklock run --wait 30s /locks/rebuild-index -- ./rebuild.sh
 //	zklock ls /locks
 //
 // The command runs while the lock is held, and is stopped before another client can have it: zklock help safety.

@@ -31,9 +31,9 @@ their data.
 
 It shows who has a right to the lock by the current line. When a semaphore has shrunk, its latest holders are shown as
 waiting until they release: they may still be at work.`,
-		Example: `  zklock queue /locks/nightly-report
-  zklock queue --from 1000 /locks/nightly-report
-  zklock queue --json /locks/nightly-report | jq .waiting`,
+		Example: `  zklock queue /locks/rebuild-index
+  zklock queue --from 1000 /locks/rebuild-index
+  zklock queue --json /locks/rebuild-index | jq .waiting`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {

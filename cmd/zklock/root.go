@@ -93,7 +93,7 @@ func onePath(cmd *cobra.Command, args []string) error {
 
 func onePathAtLeast(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return usagef("no PATH: name the lock, as in /locks/nightly-report")
+		return usagef("no PATH: name the lock, as in /locks/rebuild-index")
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ A command that it runs under a lock is stopped before another client can have th
 
 ` + exitTable,
 		Example: `  export ZKLOCK_ZK=zk1:2181,zk2:2181,zk3:2181
-  zklock run --wait 30s /locks/nightly-report -- ./report.sh
+  zklock run --wait 30s /locks/rebuild-index -- ./rebuild.sh
   zklock ls /locks`,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -32,10 +32,10 @@ crashes is not repeated. A command that could not be started, with 126 or 127 fo
 count.
 
 ` + exitTable,
-		Example: `  zklock run /locks/nightly-report -- ./report.sh --all
-  zklock run --try /locks/nightly-report -- ./report.sh           # 75 when another client has it
-  zklock run --wait 30s /locks/nightly-report -- ./report.sh      # 75 after 30 s in line
-  zklock run -q --try -E 0 /locks/nightly-report -- ./report.sh   # busy is fine: no message, 0
+		Example: `  zklock run /locks/rebuild-index -- ./rebuild.sh --all
+  zklock run --try /locks/rebuild-index -- ./rebuild.sh           # 75 when another client has it
+  zklock run --wait 30s /locks/rebuild-index -- ./rebuild.sh      # 75 after 30 s in line
+  zklock run -q --try -E 0 /locks/rebuild-index -- ./rebuild.sh   # busy is fine: no message, 0
   zklock run --shared /locks/config -- ./read-config.sh           # together with other readers …
   zklock run --exclusive /locks/config -- ./write-config.sh       # … and not with a writer
   zklock run --once-per "$(date -u +%F)" /locks/nightly-report -- ./report.sh  # on all hosts, by cron

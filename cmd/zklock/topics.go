@@ -11,7 +11,7 @@ there is no leader, or no such contender.
 
 The command's own code may be 64 to 77, too. With a code of zklock's own, one of its lines on standard error begins with
 "zklock: ", except with 75 and --quiet. A script that has to be sure lets the command note its code:
-zklock run /l -- sh -c './report.sh; echo $? >status'
+zklock run /l -- sh -c './rebuild.sh; echo $? >status'
 
 elect --again stands for election again after a 70 of zklock's own, and after a 69 unless that is the first attempt. With every
 other code it ends, and with every code of the command, also 69 and 70.
@@ -43,7 +43,7 @@ Set for the command of run and elect, whatever it would have inherited:
 
 The output of "zklock queue --json $ZKLOCK_PATH" shows a command the state of its lock; its exit code, whether the ensemble
 has answered.`},
-	{"paths", "What the path of a lock may be", `A path begins with a slash: /locks/nightly-report. Its parts are separated by slashes, and none of them is empty, "."
+	{"paths", "What the path of a lock may be", `A path begins with a slash: /locks/rebuild-index. Its parts are separated by slashes, and none of them is empty, "."
 or "..". It does not end with a slash, is not the root, and not below /zookeeper. It is UTF-8 without control characters,
 and at most 4,096 bytes long, less 80 for the contenders' names. Missing znodes of it are created; --container lets the
 ensemble remove the lock's znode when it is no longer used.
@@ -104,7 +104,7 @@ _EXCLUDE_NAMES = ["-lock-"].
 Other clients know no lease: their holders may go on after their session has ended.`},
 	{"json", "What --json writes", `ls writes an array of locks, queue one lock:
   {"path": "/locks/a", "kind": "mutex", "holding": 1, "waiting": 1, "line": [
-    {"position": 1, "holds": true, "kind": "mutex", "owner": "report.sh", "host": "host7", "pid": 4711,
+    {"position": 1, "holds": true, "kind": "mutex", "owner": "rebuild.sh", "host": "host7", "pid": 4711,
      "since": "2006-01-02T15:04:05.123Z", "session": "0x100003e8582000f", "token": 4294967321,
      "node": "/locks/a/_c_…-lock-0000000003", "data": "am9iIDQy", "size": 96}, …]}
 kind is that of the first in line: "mutex", "election", "read", "write" or "semaphore", whose size is permits. holding and

@@ -34,6 +34,7 @@ type op struct {
 	opts    []zklock.LockOption
 	hold    time.Duration
 	victim  int
+	inside  bool // the lock is held while a function runs, and released by the library
 }
 
 // draw chooses the lock to acquire, and its options.
@@ -98,7 +99,7 @@ func (o *op) ask(ctx context.Context) (context.Context, *zklock.Hold, error) {
 		m := o.c.RWMutex(o.path, o.opts...)
 		lock, try = m.Lock, m.TryLock
 	case "semaphore":
-		m := o.c.Semaphore(o.path, o.p.w.size[slices.Index(o.p.w.paths, o.path)], o.opts...)
+		m := o.semaphore()
 		lock = func(ctx context.Context) (context.Context, *zklock.Hold, error) { return m.Acquire(ctx, o.permits) }
 		try = func(ctx context.Context) (context.Context, *zklock.Hold, error) { return m.TryAcquire(ctx, o.permits) }
 	case "election":
@@ -108,6 +109,10 @@ func (o *op) ask(ctx context.Context) (context.Context, *zklock.Hold, error) {
 		return try(ctx)
 	}
 	return lock(ctx)
+}
+
+func (o *op) semaphore() *zklock.Semaphore {
+	return o.c.Semaphore(o.path, o.p.w.size[slices.Index(o.p.w.paths, o.path)], o.opts...)
 }
 
 // acquire requests a lock, holds it for a while, and releases it.
@@ -133,7 +138,7 @@ func (o *op) acquire(ctx context.Context) {
 // enter reports a new acquisition to the oracle.
 func (o *op) enter(h *hold) *acquisition {
 	t := &acquisition{who: fmt.Sprintf("%s#%d", o.p.name, o.n), p: o.p, kind: o.kind, paths: o.paths, permits: o.permits,
-		began: o.began, maxHold: o.maxHold, token: h.Token(), nodes: h.Nodes(), read: o.kind == "read"}
+		began: o.began, maxHold: o.maxHold, token: h.Token(), nodes: h.Nodes(), read: o.kind == "read", do: o.inside}
 	t.holds = []*hold{h}
 	for _, node := range t.nodes { // one of several may have been removed already
 		if n, ok := o.p.w.srv.Node(node); ok {
@@ -172,7 +177,7 @@ func (o *op) let(t *acquisition, g *hold) {
 	began := o.p.w.now()
 	err := g.Unlock()
 	o.p.note("#%d unlocks %s: %v", o.n, t.who, errText{err})
-	o.p.within(began, min(o.p.timeout/10, time.Second), "unlock")
+	o.p.within(began, o.p.unlocks(), "unlock")
 	o.p.w.oracle.ended(t, g)
 	switch {
 	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):

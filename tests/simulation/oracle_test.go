@@ -36,6 +36,8 @@ type oracle struct {
 	writers map[string]zklock.Token
 	sizes   map[string][]sized
 	written map[string]int64 // the latest token in the register of a path
+	done    map[jobKey]bool  // jobs that are known to be recorded
+	called  map[jobKey]int   // how often their functions were called
 
 	last        map[string]*player // the player whose hold had the greatest token of a path
 	lastSession map[string]int64   // and the session of that hold
@@ -60,6 +62,7 @@ type acquisition struct {
 	maxHold time.Duration
 	session int64
 	token   zklock.Token
+	do      bool // the library releases it when a function returns
 
 	// guarded by oracle.mu
 	nodes    []string
@@ -79,7 +82,7 @@ func newOracle(w *world) *oracle {
 	return &oracle{w: w, names: map[int64]string{}, forced: map[string]bool{}, waited: map[string]int64{},
 		expired: map[int64]bool{},
 		tokens:  map[string]zklock.Token{}, writers: map[string]zklock.Token{}, sizes: map[string][]sized{},
-		written: map[string]int64{}, last: map[string]*player{}, lastSession: map[string]int64{}}
+		written: map[string]int64{}, done: map[jobKey]bool{}, called: map[jobKey]int{}, last: map[string]*player{}, lastSession: map[string]int64{}}
 }
 
 // owner returns the name of a session's client.

@@ -164,6 +164,9 @@ func (p *player) within(began, limit time.Duration, what string) {
 	}
 }
 
+// unlocks bounds how long a release waits for its answer.
+func (p *player) unlocks() time.Duration { return min(p.timeout/10, time.Second) }
+
 // play starts the operations, and waits until they have ended.
 func (p *player) play(ctx context.Context) {
 	p.ensure(ctx)
@@ -196,12 +199,21 @@ func (p *player) operate(ctx context.Context, c *zklock.Client, n int) {
 	switch pick := p.rnd.IntN(100); {
 	case pick < 62 || pick < 88 && t == nil:
 		o.draw(k, fam)
-		p.start(ctx, &o, o.acquire)
+		switch n := p.rnd.IntN(8); {
+		case n == 0 && fam == famMutex:
+			o.victim = p.rnd.IntN(6)
+			p.start(ctx, &o, o.job)
+		case n < 3 && o.kind != "election":
+			o.try = false
+			p.start(ctx, &o, o.do)
+		default:
+			p.start(ctx, &o, o.acquire)
+		}
 	case pick < 68:
 		p.start(ctx, &o, o.check)
 	case pick < 77 && t.kind != "read" && t.kind != "semaphore":
 		p.start(ctx, &o, o.multi)
-	case pick < 81:
+	case pick < 81 && !t.do:
 		p.start(ctx, &o, o.unlock)
 	case pick < 85 && t.kind == "election":
 		p.start(ctx, &o, o.proclaim)
@@ -310,7 +322,7 @@ func (e errText) String() string {
 	}{
 		{zklock.ErrBusy, "busy"}, {zklock.ErrClosed, "closed"}, {zklock.ErrDeadlock, "deadlock"},
 		{zklock.ErrConflict, "conflict"}, {zklock.ErrInvalid, "option"}, {zklock.ErrNoLeader, "no leader"},
-		{zklock.ErrUnlocked, "unlocked"}, {zklock.ErrUnknownOutcome, "unknown outcome"},
+		{zklock.ErrNotRecorded, "not recorded"}, {zklock.ErrUnlocked, "unlocked"}, {zklock.ErrUnknownOutcome, "unknown outcome"},
 		{zklock.ErrSessionExpired, "session expired"}, {zklock.ErrLeaseOver, "lease over"},
 		{zklock.ErrNodeDeleted, "node deleted"}, {zklock.ErrMaxHold, "max hold"},
 		{context.DeadlineExceeded, "deadline"}, {context.Canceled, "cancelled"},

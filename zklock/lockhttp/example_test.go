@@ -74,7 +74,7 @@ func ExampleStatusHandler() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	_, hold, err := c.Mutex("/locks/nightly-report").Lock(context.Background())
+	_, hold, err := c.Mutex("/locks/rebuild-index").Lock(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func ExampleStatusHandler() {
 	web := httptest.NewServer(mux)
 	defer web.Close()
 
-	answer, err := http.Get(web.URL + "/debug/locks?path=/locks/nightly-report") // ?format=json for programs
+	answer, err := http.Get(web.URL + "/debug/locks?path=/locks/rebuild-index") // ?format=json for programs
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func ExampleHooks() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	err = c.Mutex("/locks/nightly-report").Do(ctx, func(context.Context) error { return nil })
+	err = c.Mutex("/locks/rebuild-index").Do(ctx, func(context.Context) error { return nil })
 	if err != nil {
 		log.Fatal(err)
 	}
