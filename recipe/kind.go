@@ -13,7 +13,8 @@ const (
 	numKinds // how many there are
 )
 
-// kinds has all that distinguishes one kind from another. Each is in the file of its lock; no other code compares kinds.
+// kinds has all that distinguishes one kind from another, each in the file of its lock. Package queue asks for these facts, and
+// compares no kinds.
 var kinds = [numKinds]kind{None: {name: "nothing"}, Lock: mutex, Read: reader, Write: writer, Permits: semaphore}
 
 // kind is what the library knows of a kind of contender.
@@ -34,7 +35,7 @@ type kind struct {
 	// the next in line that its turn has come.
 	alone bool
 
-	// overtaken: contenders may come into its way after it has entered. It then never holds without a list.
+	// overtaken: contenders may come into its way after it has entered. Then it holds without a list only by a release mark.
 	overtaken bool
 
 	// sized: several hold together, as far as their permits go. A name has the permits that are wanted, the directory's data

@@ -166,7 +166,7 @@ func (a *acquisition) release(ctx context.Context) error {
 	return err
 }
 
-// leave leaves the ticket of an acquisition that has ended, as recipe.Ticket.Leave does. Only the first call does anything.
+// leave leaves the ticket of an acquisition that has ended, as queue.Ticket.Leave does. Only the first call does anything.
 func (a *acquisition) leave(ctx context.Context) error {
 	a.mu.Lock()
 	leavable := a.leavableLocked()

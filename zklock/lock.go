@@ -18,8 +18,8 @@ import (
 	"github.com/zklock/locker/zklock/internal/handoff"
 )
 
-// ticket is the znode, or set of znodes, behind a hold: a *recipe.Ticket that holds, or with local handoff a *handoff.Turn
-// on one. The contracts are those of recipe.Ticket's methods.
+// ticket is the znode, or set of znodes, behind a hold: a *queue.Ticket that holds, or with local handoff a *handoff.Turn
+// on one. The contracts are those of queue.Ticket's methods.
 type ticket interface {
 	Session() *session.Session
 	Nodes() []string
@@ -264,7 +264,7 @@ func (c *Client) unreleased(ctx context.Context, t ticket, err error) {
 
 // reenter returns a further hold if ctx carries one of the same lock and the lock is reentrant. Otherwise waiting would
 // never end: ErrDeadlock, as for a hold of some of a MultiLock's paths, or of others too. Nil, nil: ctx carries none.
-// Permits of a semaphore are added up instead: see recipe.Size.
+// Permits of a semaphore are added up instead: see queue.Size.
 func (l *lock) reenter(ctx context.Context, kind string) (*Hold, error) {
 	if kind == kindSemaphore {
 		return nil, nil

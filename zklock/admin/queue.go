@@ -35,7 +35,7 @@ type Contender struct {
 }
 
 // kindOf is the kind that a contender's name tells.
-var kindOf = [...]string{recipe.Lock: "mutex", recipe.Read: "read", recipe.Write: "write", recipe.Permits: "semaphore"}
+var kindOf = map[recipe.Kind]string{recipe.Lock: "mutex", recipe.Read: "read", recipe.Write: "write", recipe.Permits: "semaphore"}
 
 func newContender(dir, name string, n session.Node, holds bool) Contender {
 	parsed, _ := recipe.Parse(name)
@@ -66,7 +66,7 @@ type Line struct {
 	Contenders []Contender // without those that went while they were read
 }
 
-// Short data are always read, so that every contender of this library is named; longer ones, up to recipe.MaxData, in order,
+// Short data are always read, so that every contender of this library is named; longer ones, up to queue.MaxData, in order,
 // while there is room.
 const (
 	shortData = 1 << 10

@@ -47,7 +47,7 @@ type event struct {
 }
 
 // tellLocked sends e to w. If w has not received the previous event yet, e replaces it, and keeps its retried unless e has
-// one. It does not block: under queue.mu there is no other sender.
+// one. It does not block: under localQueue.mu there is no other sender.
 func (w waiter) tellLocked(e event) {
 	select {
 	case unread := <-w:
@@ -223,7 +223,7 @@ func (q *localQueue) busyLocked() error {
 	return busy
 }
 
-// busyError matches recipe.ErrBusy: this process has the lock, or waits for it.
+// busyError matches queue.ErrBusy: this process has the lock, or waits for it.
 type busyError struct {
 	text string
 	line queue.LineError

@@ -1,12 +1,12 @@
 // Package handoff lets the goroutines of one process that want the same mutex share one place in the ensemble's queue. They
 // wait in a local queue, and a turn passes from one to the next inside the process, without a request.
 //
-//	Queues  the local queues of a client
-//	queue   the local queue of one lock: the calls that wait for it in this process
-//	Turn    the process's ticket, from when it holds until it is given up. The holds of one turn follow one another on one
-//	        znode, and so have the same token
+//	Queues       the local queues of a client
+//	localQueue   the calls of this process that wait for one lock
+//	Turn         the process's ticket, from when it holds until it is given up. The holds of one turn follow one another on one
+//	             znode, and so have the same token
 //
-// Safety. Inside the process, queue.mu excludes: a turn has one holder, whose context has ended before the next is chosen.
+// Safety. Inside the process, localQueue.mu excludes: a turn has one holder, whose context has ended before the next is chosen.
 // Between processes, a turn is as safe as any other hold: its znode exists and is first, and its session's lease is checked
 // before each hold begins. A hold that is lost ends its turn: the next one has its own znode and token.
 //
@@ -17,7 +17,7 @@
 // Source: lock cohorting (Dice, Marathe, Shavit: Lock Cohorting, PPoPP 2012): a local queue in front of a global one, with
 // bounded hand-overs.
 //
-// queue.mu is the outermost mutex (ARCHITECTURE.md has the order). It is not held while a function of a caller's runs.
+// localQueue.mu is the outermost mutex (ARCHITECTURE.md has the order). It is not held while a function of a caller's runs.
 package handoff
 
 import (
@@ -53,7 +53,7 @@ type Lock struct {
 	Key      Key
 	Self     string // names this process in messages
 	Handoffs int    // hand-overs of a turn while other processes wait, or may wait
-	// Acquire queues at the ensemble and returns a ticket that holds. With try it does not wait: recipe.ErrBusy.
+	// Acquire queues at the ensemble and returns a ticket that holds. With try it does not wait: queue.ErrBusy.
 	Acquire func(ctx context.Context, try bool, c Caller) (*queue.Ticket, error)
 }
 
@@ -67,7 +67,7 @@ type Caller interface {
 type Queues struct {
 	conf Config
 
-	mu  sync.Mutex // guards all; taken inside queue.mu
+	mu  sync.Mutex // guards all; taken inside localQueue.mu
 	all map[Key]*localQueue
 }
 
@@ -140,7 +140,7 @@ func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error)
 }
 
 // TryLock is Lock without waiting for another call. If another call in this process has the lock, waits or tries, it returns
-// recipe.ErrBusy without a request; otherwise it asks the ensemble once. While a place is given up that no call wants any
+// queue.ErrBusy without a request; otherwise it asks the ensemble once. While a place is given up that no call wants any
 // more, it waits for that. If ctx ends first, the error is ctx's.
 func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
 	q, t := qs.openAndLock(lock)

@@ -182,7 +182,7 @@ func (t *Turn) checkLocked() error {
 }
 
 // Guard calls fn when the turn, which was granted to the caller, is lost (at once if it already is): see
-// recipe.Ticket.Guard.
+// queue.Ticket.Guard.
 func (t *Turn) Guard(fn func(error)) {
 	t.q.mu.Lock()
 	if t.state == ended {
@@ -197,7 +197,7 @@ func (t *Turn) Guard(fn func(error)) {
 }
 
 // Leave releases the turn after a hold: it is handed to the next waiting call, or its znode is deleted. Nil: that
-// is done. Errors are those of recipe.Ticket.Leave.
+// is done. Errors are those of queue.Ticket.Leave.
 func (t *Turn) Leave(ctx context.Context) error {
 	t.q.mu.Lock()
 	t.nextLocked()
@@ -211,13 +211,13 @@ func (t *Turn) Leave(ctx context.Context) error {
 	return err
 }
 
-// Lose says that the hold was lost: see recipe.Ticket.Lose. The turn is not handed on, and Leave deletes the znode.
+// Lose says that the hold was lost: see queue.Ticket.Lose. The turn is not handed on, and Leave deletes the znode.
 func (t *Turn) Lose(cause error) {
 	t.endLost(cause)
 	t.Ticket.Lose(cause)
 }
 
-// Multi is recipe.Ticket.Multi. While it is under way or in doubt, the turn is not handed on.
+// Multi is queue.Ticket.Multi. While it is under way or in doubt, the turn is not handed on.
 func (t *Turn) Multi(ctx context.Context, mayWrite func() error, ops ...session.Op) (_ []zk.MultiResponse, err error) {
 	t.inDoubt.Add(1) // before mayWrite: if that still finds the hold, Leave comes later and sees the count
 	defer func() {
