@@ -9,6 +9,8 @@ import (
 // again after a lost reply, then what it wants, then the number that the server gave it:
 //
 //	_c_<uuid>-lock-0000000012         a mutex's contender
+//	_c_<uuid>-rank-7-lock-0000000012  a candidate of an election, of rank 7
+//	_c_<uuid>-rank-7-9-lock-00000000… one that was the ninth to enter, and has stepped aside since
 //	_c_<uuid>-__WRIT__0000000012      a writer
 //	_c_<uuid>-__READ__0000000012      a reader
 //	_c_<uuid>-lease-3-0000000012      a semaphore's contender for three permits
@@ -22,13 +24,20 @@ type Name struct {
 	Kind    Kind
 	Number  int32 // the server's, unless the name is made up: see order.go
 	Permits int   // of a semaphore's contender
+	Rank    int   // of an election's candidate: see mutex.go
+	Since   int   // of one that has stepped aside: its place when it first entered; 0: it has not
 }
 
-// Label returns what the names that this library makes have between the id and the number. k is not None.
-func (k Kind) Label(permits int) string {
-	label := "-" + k.facts().labels[0]
-	if k.Sized() {
-		label += strconv.Itoa(permits) + "-"
+// Label returns what this library's name for n has between the id and the number. n.Kind is not None.
+func (n Name) Label() string {
+	label := "-" + n.Kind.facts().labels[0]
+	switch {
+	case n.Kind.Sized():
+		return label + strconv.Itoa(n.Permits) + "-"
+	case n.Since > 0:
+		return "-" + rankLabel + strconv.Itoa(n.Rank) + "-" + strconv.Itoa(n.Since) + label
+	case n.Rank > 0:
+		return "-" + rankLabel + strconv.Itoa(n.Rank) + label
 	}
 	return label
 }
@@ -52,20 +61,31 @@ func Parse(name string) (Name, bool) {
 	return Name{}, false
 }
 
-// labelled reads the kind and the permits from the end of text, which stands before a name's number.
+// labelled reads the kind, and the permits or the rank, from the end of text, which stands before a name's number.
 func labelled(text string) Name {
-	wanting, permits, counted := cutPermits(text)
 	for k := range numKinds {
 		for _, label := range kinds[k].labels {
-			switch {
-			case !kinds[k].sized && strings.HasSuffix(text, label):
-				return Name{Kind: k}
-			case kinds[k].sized && counted && strings.HasSuffix(wanting, "-"+label):
-				return Name{Kind: k, Permits: permits}
+			if kinds[k].sized {
+				if before, permits := cutNumber(text, MaxPermits); permits > 0 && strings.HasSuffix(before, "-"+label) {
+					return Name{Kind: k, Permits: permits}
+				}
+			} else if before, ok := strings.CutSuffix(text, label); ok {
+				rank, since := rankOf(before)
+				return Name{Kind: k, Rank: rank, Since: since}
 			}
 		}
 	}
 	return Name{}
+}
+
+// cutNumber cuts a number from 1 to most, and a hyphen behind it, off the end of text. 0: there is none.
+func cutNumber(text string, most int) (before string, n int) {
+	rest, ok := strings.CutSuffix(text, "-")
+	before = strings.TrimRight(rest, digits)
+	if n, err := strconv.Atoi(rest[len(before):]); ok && err == nil && n <= most {
+		return before, n
+	}
+	return text, 0
 }
 
 // numberOf reads a number of 32 bits as "%010d" writes it.

@@ -86,9 +86,18 @@ var names = map[string]recipe.Name{
 	"_c_" + uuid + "-lease--1-0000000011":                  {},
 	"_c_" + uuid + "-lease-99999999999999999999-000000001": {},
 	"_c_" + uuid + "-0x64-__READ__0000000005":              {Kind: recipe.Read, Number: 5}, // whatever stands before the label
-	"lock--000000000":                                      {},                             // a server never writes minus zero,
-	"lock-000000001":                                       {},                             // nine digits without a sign,
-	"lock--0000000001":                                     {},                             // or ten for a small negative number
+	"_c_" + uuid + "-rank-7-lock-0000000012":               {Kind: recipe.Lock, Number: 12, Rank: 7},
+	"_c_" + uuid + "-rank-1073741824-lock--000000001":      {Kind: recipe.Lock, Number: -1, Rank: recipe.MaxRank},
+	"_c_" + uuid + "-rank-0-9-lock-0000000012":             {Kind: recipe.Lock, Number: 12, Since: 9},
+	"_c_" + uuid + "-rank-7-9-lock-0000000012":             {Kind: recipe.Lock, Number: 12, Rank: 7, Since: 9},
+	"_c_" + uuid + "-rank-7-9-1-lock-0000000012":           {Kind: recipe.Lock, Number: 12},
+	"_c_" + uuid + "-rank-1073741825-lock-0000000012":      {Kind: recipe.Lock, Number: 12},
+	"_c_" + uuid + "-rank-0-lock-0000000012":               {Kind: recipe.Lock, Number: 12},
+	"_c_" + uuid + "-rank--lock-0000000012":                {Kind: recipe.Lock, Number: 12},
+	"_c_" + uuid + "-trunk-7-lock-0000000012":              {Kind: recipe.Lock, Number: 12},
+	"lock--000000000":                                      {}, // a server never writes minus zero,
+	"lock-000000001":                                       {}, // nine digits without a sign,
+	"lock--0000000001":                                     {}, // or ten for a small negative number
 	"lock--1000000000":                                     {Kind: recipe.Lock, Number: -1_000_000_000},
 	"x__lock__-2147483649":                                 {},
 	"_c_" + uuid + "-latch-0000000001":                     {}, // another recipe

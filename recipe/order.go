@@ -89,6 +89,8 @@ type Verdict struct {
 	Permits int
 	// Followed: contenders behind us are listed, of a sized kind.
 	Followed bool
+	// Outranked is a contender behind us, of an election, that is to lead before us: see mutex.go; "" when there is none.
+	Outranked string
 	// Unknown are contenders, ours among them, whose czxids are needed. Until then the verdict is not final.
 	Unknown []string
 	// OtherKinds are contenders of other kinds of lock, which must not share the directory: otherKindsMax at most.
@@ -138,6 +140,9 @@ func decide(l Listing, own string, me Name, size int, czxids map[string]int64) V
 			continue
 		} else if !earlier {
 			v.Followed = k.sized
+			if n.goesBefore(me) {
+				v.Outranked = name
+			}
 			continue
 		}
 		all.add(n)

@@ -1,10 +1,5 @@
 package recipe
 
-import (
-	"strconv"
-	"strings"
-)
-
 // A semaphore is a queue whose first contenders hold together, as far as its permits go:
 //
 //	a contender holds when the permits of all contenders before it, and its own, are at most the size.
@@ -24,11 +19,3 @@ const MaxPermits = 1 << 30
 
 // room reports that there are permits left for one more.
 func room(_ *kind, before *tally, own Name, size int) bool { return before.permits+own.Permits <= size }
-
-// cutPermits cuts the permits and a hyphen off the end of text, which stands before a name's number.
-func cutPermits(text string) (before string, permits int, ok bool) {
-	text, ok = strings.CutSuffix(text, "-")
-	before = strings.TrimRight(text, digits)
-	permits, err := strconv.Atoi(text[len(before):])
-	return before, permits, ok && err == nil && permits > 0 && permits <= MaxPermits
-}

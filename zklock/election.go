@@ -15,13 +15,24 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-// Election chooses one leader among the candidates of a path, in order of arrival. It is a Mutex whose holder has a value that
+// Election chooses one leader among the candidates of a path, by rank and arrival. It is a Mutex whose holder has a value that
 // others can read and watch.
 type Election struct{ lock }
 
 // Election returns the election whose candidates queue below path. WithReentrancy and WithLocalHandoff are refused.
 func (c *Client) Election(path string, opts ...LockOption) *Election {
 	return &Election{c.newLock(nounElection, opts, path)}
+}
+
+// WithRank returns the election for candidates of rank n, 0 to 1<<30; without it rank 0. When the leader goes, the
+// highest rank in line leads next, equal ranks by arrival: with a rank for each release, a rolling update hands over once.
+func (e *Election) WithRank(n int) *Election {
+	use(context.Background(), e)
+	ranked := *e
+	if ranked.rank = n; (n < 0 || n > recipe.MaxRank) && ranked.err == nil {
+		ranked.err = fmt.Errorf("%w: rank %d: is not between 0 and %d", ErrInvalid, n, recipe.MaxRank)
+	}
+	return &ranked
 }
 
 // Campaign waits until this candidate leads, with value for others to read. Contract and errors are those of Mutex.Lock.

@@ -80,8 +80,8 @@ func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context)
 // do not count each other's runs.
 //
 // Hosts that start the job at one tick of their clocks so run it once, however long the run or the wait takes. All times are the
-// ensemble's: a call's is that at which it queued, again if its session ended. So make d less than the period that you mean: 20 h for a nightly job. A run
-// recorded by a clock that was ahead keeps the job from running until that time and d are over: see ForgetLast.
+// ensemble's: a call's is that at which it queued, again if its session ended. So make d less than the period that you mean: 20 h
+// for a nightly job. A run that was recorded by a clock that was ahead counts until then: see ForgetLast.
 func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
 	use(ctx, j)
 	needFunction(fn == nil)

@@ -42,6 +42,7 @@ type lock struct {
 	data    []byte        // the contenders'
 	err     error         // of the path or the options: reported by every call
 	size    *queue.Size   // of a semaphore; nil for the others
+	rank    int           // of an election's candidates
 	handoff *handoff.Lock // nil without local handoff
 }
 
@@ -95,7 +96,7 @@ func (l *lock) queues(ctx context.Context, call LockInfo) []queue.Queue {
 	for i, dir := range l.dirs {
 		queues[i] = queue.Queue{Dir: dir, Kind: contenderKind(call.Kind), Permits: call.Permits, Size: l.size, Held: permits,
 			ACL: l.o.acl, Container: l.o.container, Data: l.data,
-			Describe: contender.Describe, Log: l.c.log}
+			Ranked: l.noun == nounElection, Rank: l.rank, Describe: contender.Describe, Log: l.c.log}
 	}
 	return queues
 }
@@ -222,6 +223,8 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Calle
 		switch {
 		case err == nil:
 			return t, nil
+		case errors.Is(err, queue.ErrOutranked):
+			continue // at the end of the line
 		case errors.Is(err, ErrNoRoom):
 			return nil, fmt.Errorf("%w: open another Client for more locks", err)
 		case !isAny(err, ctx.Err(), ErrLost, ErrClosed, queue.ErrGone): // an answer, whatever has ended since
@@ -244,6 +247,9 @@ func (l *lock) enter(ctx context.Context, s *session.Session, queues []queue.Que
 	}
 	if err := t.Wait(ctx); err != nil {
 		l.c.giveUp(ctx, t)
+		if errors.Is(err, queue.ErrOutranked) {
+			queues[0].Since = t.Arrival()
+		}
 		return nil, err
 	}
 	return t, nil

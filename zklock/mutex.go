@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Mutex is a lock that one holder in the whole ensemble can have. Any number of goroutines may use one Mutex.
+// Mutex is a lock that one holder in the whole ensemble can have.
 type Mutex struct{ lock }
 
 // Mutex returns the mutex whose contenders queue below path, a znode that Lock makes when it is missing.

@@ -216,13 +216,12 @@ func WithContainer() LockOption {
 }
 
 // WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode: a released hold is
-// passed to the next call that waits in the process, in order of arrival, without a request. That is many hundred times faster
-// than a znode for each call.
+// passed to the next call that waits in the process, in order of arrival, without a request.
 //
 // Once another process waits, a process hands on at most 100 times more, and for at most a second; then its calls go to the end of
 // the line. Locks share a znode if they agree in path, WithOwner, WithACL and WithContainer.
 //
-// Holds that follow each other on one znode have the same token: only an Unlock lies between them.
+// Holds that follow each other on one znode have the same token.
 func WithLocalHandoff() LockOption {
 	return LockOption{func(o *lockOptions) error { o.handoff = handoffs; return nil }}
 }

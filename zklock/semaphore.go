@@ -36,8 +36,7 @@ func checkSize(size int) error {
 
 // Acquire waits until n permits are free and returns the hold of them all. Contract and errors are those of Mutex.Lock; besides:
 // ErrInvalid when n < 1 or n is greater than the size, ErrDeadlock when ctx comes from holds of this semaphore whose permits, with
-// n, are more than its size. Deadlock between callers is not detected: two that each hold one of two permits and want another wait
-// for each other.
+// n, are more than its size. Deadlock between callers is not detected.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (context.Context, *Hold, error) {
 	return use(ctx, s).acquire(ctx, "acquire", LockInfo{Kind: kindSemaphore, Permits: n})
 }

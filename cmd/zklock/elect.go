@@ -46,13 +46,14 @@ for the command. Other signals end the wait.
 	f := cmd.Flags()
 	f.StringVar(&value, "value", "", "the leader's value, which others can read; default host:pid")
 	f.BoolVar(&l.again, "again", false, "stand for election again after the leadership was lost, instead of ending with 70;\nzklock help exit-codes says what it does with the other codes")
+	f.IntVar(&l.rank, "rank", 0, "the highest rank in line leads next, equal ranks by arrival; a leader is never\npre-empted: a number that grows from release to release hands over to the new one")
 	return cmd
 }
 
 // campaign takes the lock of elect.
 func campaign(path, value string, l *lockFlags) taker {
 	return func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
-		_, h, err := c.Election(path, l.options(left)...).Campaign(ctx, []byte(value))
+		_, h, err := c.Election(path, l.options(left)...).WithRank(l.rank).Campaign(ctx, []byte(value))
 		return h, err
 	}
 }

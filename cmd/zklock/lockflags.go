@@ -39,6 +39,7 @@ type lockFlags struct {
 
 	// Of elect only.
 	elect, again bool
+	rank         int
 
 	// Of run only: see once.go.
 	key      string

@@ -28,10 +28,10 @@ func madeWith(prefix, name string) bool {
 	return ok && numbered && (len(number) == 10 || len(number) == 11 && number[0] == '-')
 }
 
-// hasOurForm reports whether name, a contender's, has the form that this library gives to one of kind k. Curator's have it too,
-// but leave no mark: the watch for one does not fire.
-func hasOurForm(name string, k recipe.Kind) bool {
-	return len(name) >= idLength && strings.HasPrefix(name, "_c_") && madeWith(name[:idLength]+k.Label(0), name)
+// hasOurForm reports whether name, of the contender n, has the form that this library gives it. Curator's have it too, but leave
+// no mark: the watch for one does not fire.
+func hasOurForm(name string, n recipe.Name) bool {
+	return len(name) >= idLength && strings.HasPrefix(name, "_c_") && madeWith(name[:idLength]+n.Label(), name)
 }
 
 // kept returns a name as it is stored and shown. Long ones, which only neighbours make, are cut, since a thousand waiters

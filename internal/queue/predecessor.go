@@ -174,12 +174,12 @@ func (t *Ticket) markRefused(ctx context.Context, err error) bool {
 }
 
 // predMark returns the path of the release mark to watch; "" if the predecessor leaves none, or if its deletion is enough:
-// it is the only contender in our way, we are no writer (recipe.Kind.Overtaken), and we are notified of our own znode's
+// we list at our turn (an election), or it is the only contender in our way, we are no writer (recipe.Kind.Overtaken), and we are notified of our own znode's
 // deletion. Where we may not read our own znode, and so most likely not the predecessor's, we watch the mark.
 func (w *waiter) predMark(v recipe.Verdict) string {
 	q := w.e.q
 	switch pred, _ := recipe.Parse(v.Watch); {
-	case !pred.Kind.Alone(), !hasOurForm(v.Watch, pred.Kind),
+	case q.Ranked, !pred.Kind.Alone(), !hasOurForm(v.Watch, pred),
 		v.Ahead == 1 && !q.Kind.Overtaken() && w.e.notified():
 		return ""
 	}

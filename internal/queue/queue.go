@@ -22,6 +22,9 @@ type Queue struct {
 	Permits int         // for the kind Permits: how many
 	Size    *Size       // for the kind Permits: the semaphore's size
 	Held    int         // permits of that semaphore that the caller holds, and keeps until it has these
+	Ranked  bool        // of an election: see ErrOutranked
+	Rank    int         // of its candidate
+	Since   int         // of one that has stepped aside: its recipe.Name.Arrival
 
 	ACL       []zk.ACL // of the directory, of missing parents, and of the contenders' znodes
 	Container bool     // make the directory a container, which the ensemble removes when it is empty
@@ -38,7 +41,9 @@ type Queue struct {
 }
 
 // newPrefix returns the name of a new contender up to the number.
-func (q *Queue) newPrefix() string { return newID() + q.Kind.Label(q.Permits) }
+func (q *Queue) newPrefix() string {
+	return newID() + recipe.Name{Kind: q.Kind, Permits: q.Permits, Rank: q.Rank, Since: q.Since}.Label()
+}
 
 // makeDir makes the directory, with the size of a semaphore in its data, and its missing parents.
 func (q *Queue) makeDir(ctx context.Context, s *session.Session, size int) error {
@@ -107,6 +112,10 @@ var (
 
 	// ErrBusy matches the error of Try when another contender is in the way.
 	ErrBusy = errors.New("queue: busy")
+
+	// ErrOutranked matches the error of a Wait that has become the first in line while one that goes before it waits: then leave,
+	// and enter again with this one's Ticket.Arrival.
+	ErrOutranked = errors.New("queue: one of higher rank waits")
 
 	// ErrDeadlock matches the error for a wait that only the caller itself could end.
 	ErrDeadlock = errors.New("queue: deadlock: the caller holds this lock already")

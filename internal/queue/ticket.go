@@ -71,6 +71,12 @@ func (t *Ticket) Nodes() []string {
 	return nodes
 }
 
+// Arrival is when the candidate of an election first entered: see recipe.Name.Arrival.
+func (t *Ticket) Arrival() int {
+	n, _ := recipe.Parse(t.entries[0].name())
+	return n.Arrival()
+}
+
 func newTicket(s *session.Session, queues []Queue) *Ticket {
 	one := &struct { // most tickets have one queue: a single allocation is enough for them
 		t       Ticket

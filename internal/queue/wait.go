@@ -119,13 +119,19 @@ func (w *waiter) untilTurn(ctx context.Context) error {
 	sized := w.e.q.Kind.Sized()
 	v, err := w.look(ctx, false) // by Enter's list
 	for known := w.knownToHold(v); err == nil; known = false {
-		if v.Holds {
+		switch {
+		case v.Holds && w.e.q.Ranked && v.Outranked != "":
+			w.e.line = Line{Ahead: 1, Holder: w.e.q.Dir + "/" + kept(v.Outranked)}
+			if w.t.try {
+				return &busyError{w.e.line}
+			}
+			return ErrOutranked
+		case v.Holds:
 			if err = w.checkOwn(ctx); err == nil && sized && !known {
 				w.announce()
 			}
 			return err
-		}
-		if w.t.try {
+		case w.t.try:
 			return &busyError{w.e.line}
 		}
 		var next bool
@@ -159,7 +165,7 @@ func (w *waiter) step(ctx context.Context, v recipe.Verdict) (after recipe.Verdi
 		if w.watches[0].Event() != zk.EventNodeDeleted {
 			return v, false, nil // its data were set, and it is still before us
 		}
-		if w.isNext(v) {
+		if !w.e.q.Ranked && w.isNext(v) {
 			return v, true, nil
 		}
 	}

@@ -44,6 +44,9 @@ func (o *op) draw(k, fam int) {
 	switch fam {
 	case famMutex:
 		o.kind = []string{"mutex", "mutex", "multi", "election"}[rnd.IntN(4)]
+		if o.kind == "election" {
+			o.permits = rnd.IntN(3) // its rank
+		}
 		if o.kind == "multi" {
 			for i, other := range o.p.w.paths {
 				if i != k && o.p.w.fam[i] == famMutex && rnd.IntN(3) > 0 {
@@ -103,7 +106,7 @@ func (o *op) ask(ctx context.Context) (context.Context, *zklock.Hold, error) {
 		lock = func(ctx context.Context) (context.Context, *zklock.Hold, error) { return m.Acquire(ctx, o.permits) }
 		try = func(ctx context.Context) (context.Context, *zklock.Hold, error) { return m.TryAcquire(ctx, o.permits) }
 	case "election":
-		return o.c.Election(o.path, o.opts...).Campaign(ctx, []byte(o.p.name))
+		return o.c.Election(o.path, o.opts...).WithRank(o.permits).Campaign(ctx, []byte(o.p.name))
 	}
 	if o.try {
 		return try(ctx)

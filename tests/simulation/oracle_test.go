@@ -171,6 +171,9 @@ func (o *oracle) checkOrder(t *acquisition, i int) {
 	since := entered(own)
 	for _, name := range o.w.srv.Children(path.Clean(dir)) {
 		n, contender := recipe.Parse(name)
+		if contender && t.kind == "election" && n.Rank > me.Rank && o.waitsLong(dir+name) {
+			o.w.violated("%s leads %s by %s, and %s of higher rank waits", t.who, t.paths[i], own, name)
+		}
 		if !contender || name == own || entered(name) >= since {
 			continue
 		}
@@ -184,6 +187,12 @@ func (o *oracle) checkOrder(t *acquisition, i int) {
 	if sum > limit && me.Kind == recipe.Permits {
 		o.w.violated("%s holds permits of %s with %s, and %d of %d permits are held", t.who, t.paths[i], own, sum, limit)
 	}
+}
+
+// waitsLong reports whether a znode is older than a message may be under way: whoever lists now has it in the list.
+func (o *oracle) waitsLong(node string) bool {
+	n, ok := o.w.srv.Node(node)
+	return ok && time.Since(time.UnixMilli(n.Stat.Ctime)) > 2*maxTimeout
 }
 
 // limit returns the greatest size that a semaphore has had since began.
