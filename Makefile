@@ -9,20 +9,18 @@
 #   PARALLEL=1        packages tested at once; 3 by default, since tests of real servers wait much of their time
 #   TESTFLAGS=-v      further flags for go test
 #   FUZZTIME=10s      time for each fuzz target
-#   BENCHTIME=1s      time for each Go benchmark
 #   BENCHFLAGS=-quick flags for make bench; -help lists them
 
 PARALLEL  ?= 3
 TESTFLAGS ?=
 FUZZTIME  ?= 10s
-BENCHTIME ?= 1s
 FOR       ?= 10m
 BENCHFLAGS ?=
 BEGAN     := $(shell date +%s)
-export PARALLEL PKG TESTFLAGS FUZZTIME BENCHTIME FOR
+export PARALLEL PKG TESTFLAGS FUZZTIME FOR
 
 .DEFAULT_GOAL := help
-.PHONY: help test stress all servers check portable vuln unit model docs long release soak newer matrix bench gobench fuzz
+.PHONY: help test stress all servers check portable vuln unit model docs long release soak newer matrix bench fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,9 +74,6 @@ matrix: servers ## the suites that need real servers, on every version that is t
 
 bench: servers ## this library beside other locks; BENCHFLAGS=-quick for one short round
 	@scripts/bench.sh $(BENCHFLAGS)
-
-gobench: servers ## the Go benchmarks of every module
-	@PARALLEL=1 TEST_TIMEOUT=60m scripts/gotest.sh -run '^$$' -bench . -benchmem -benchtime "$$BENCHTIME"
 
 fuzz: ## every fuzz target for a short time
 	@scripts/fuzz.sh

@@ -53,11 +53,12 @@ func (f *fleet) addr() string { return f.zoo.Addr() }
 // say prints a line between those of the hosts.
 func (f *fleet) say(format string, args ...any) { fmt.Fprintf(f.out, "-- "+format+"\n", args...) }
 
-// start starts a host and returns its name.
-func (f *fleet) start() (string, error) {
+// start starts a host of that rank and returns its name.
+func (f *fleet) start(rank int) (string, error) {
 	f.last++
 	name := fmt.Sprint("host-", f.last)
-	h := &host{cmd: exec.Command(f.self, append(f.args, "-zk", f.zoo.Addr(), "-name", name)...), ended: make(chan struct{})}
+	args := append(f.args, "-zk", f.zoo.Addr(), "-name", name, "-rank", fmt.Sprint(rank))
+	h := &host{cmd: exec.Command(f.self, args...), ended: make(chan struct{})}
 	h.cmd.Stdout, h.cmd.Stderr = f.out, f.out
 	if err := h.cmd.Start(); err != nil {
 		return "", err
@@ -70,8 +71,8 @@ func (f *fleet) start() (string, error) {
 	return name, nil
 }
 
-// replace kills a host, and starts another in its place.
-func (f *fleet) replace(name string) error {
+// kill kills a host.
+func (f *fleet) kill(name string) error {
 	f.say("%s is killed", name)
 	h := f.hosts[name]
 	delete(f.hosts, name)
@@ -79,14 +80,13 @@ func (f *fleet) replace(name string) error {
 		return err
 	}
 	<-h.ended
-	_, err := f.start()
-	return err
+	return nil
 }
 
 // patience is how long a host may take to leave, or a condition to come true, on a busy machine.
 const patience = time.Minute
 
-// leave asks a host to leave, as Ctrl-C does, and starts another in its place. It must exit without an error.
+// leave asks a host to leave, as Ctrl-C does. It must exit without an error.
 func (f *fleet) leave(name string) error {
 	f.say("%s is told to leave", name)
 	h := f.hosts[name]
@@ -102,8 +102,18 @@ func (f *fleet) leave(name string) error {
 	if h.err != nil {
 		return fmt.Errorf("%s was told to leave: %w", name, h.err)
 	}
-	_, err := f.start()
-	return err
+	return nil
+}
+
+// instead ends a host by end, and starts another one in its place.
+func (f *fleet) instead(end func(name string) error) func(name string) error {
+	return func(name string) error {
+		if err := end(name); err != nil {
+			return err
+		}
+		_, err := f.start(0)
+		return err
+	}
 }
 
 // freeze stops a host (SIGSTOP) until cond is true, and lets it go on.

@@ -28,6 +28,7 @@ func main() {
 	var s show
 	flag.StringVar(&w.zk, "zk", "", "with -name: connect string of the ensemble")
 	flag.StringVar(&w.name, "name", "", "be one worker of this name; empty: show three of them")
+	flag.IntVar(&w.rank, "rank", 0, "the worker's release: when the leader leaves, the newest in line leads next")
 	flag.DurationVar(&w.timeout, "session-timeout", 2*time.Second, "how long the ensemble waits for a silent worker")
 	file := flag.String("journal", "", "the file into which the work is written")
 	flag.DurationVar(&s.outage, "outage", 20*time.Second, "how long all servers are down in the show")

@@ -43,13 +43,13 @@ func (s show) run(ctx context.Context) (err error) {
 	defer c.Close()
 	s.e = c.Election(partition)
 	for range 3 {
-		if _, err := s.fleet.start(); err != nil {
+		if _, err := s.fleet.start(0); err != nil {
 			return err
 		}
 	}
 	for _, step := range []func() error{
-		func() error { return s.leader(ctx, s.fleet.leave) },
-		func() error { return s.leader(ctx, s.fleet.replace) },
+		func() error { return s.leader(ctx, s.fleet.instead(s.fleet.leave)) },
+		func() error { return s.leader(ctx, s.fleet.instead(s.fleet.kill)) },
 		func() error { return s.fleet.outage(ctx, s.outage) },
 		func() error {
 			return s.leader(ctx, func(name string) error { return s.fleet.freeze(ctx, name, s.others(name)) })

@@ -15,9 +15,7 @@ import (
 )
 
 func TestEveryPieceOfWorkIsDoneOnceWhateverHappensToTheLeader(t *testing.T) {
-	self := filepath.Join(t.TempDir(), "leader-worker")
-	built, err := exec.Command("go", "build", "-buildvcs=false", "-o", self, ".").CombinedOutput()
-	require.NoError(t, err, "%s", built)
+	self := build(t)
 	outage := 5 * time.Second
 	if os.Getenv("ZKLOCK_LONG") != "" {
 		outage = 20 * time.Second
@@ -30,6 +28,14 @@ func TestEveryPieceOfWorkIsDoneOnceWhateverHappensToTheLeader(t *testing.T) {
 	for _, phrase := range []string{"is told to leave", " leaves\n", "is killed", "all servers are down", "is stopped", "each done once: true"} {
 		require.Equal(t, 1, strings.Count(out.String(), phrase), "%q\n%s", phrase, &out)
 	}
+}
+
+// build compiles the program.
+func build(t *testing.T) (self string) {
+	self = filepath.Join(t.TempDir(), "leader-worker")
+	built, err := exec.Command("go", "build", "-buildvcs=false", "-o", self, ".").CombinedOutput()
+	require.NoError(t, err, "%s", built)
+	return self
 }
 
 // printed takes what the show and its workers print at the same time.

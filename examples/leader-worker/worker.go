@@ -19,6 +19,7 @@ const pace = 100 * time.Millisecond
 type worker struct {
 	zk, name string
 	timeout  time.Duration
+	rank     int // grows from release to release
 	journal  journal
 }
 
@@ -30,7 +31,7 @@ func (w worker) run(leave context.Context) error {
 		return err
 	}
 	defer c.Close()
-	e := c.Election(partition, zklock.WithOwner(w.name))
+	e := c.Election(partition, zklock.WithOwner(w.name)).WithRank(w.rank)
 	err = e.Run(leave, []byte(w.name), func(_ context.Context, l *zklock.Hold) error { return w.lead(leave, l) })
 	if errors.Is(err, context.Canceled) && leave.Err() != nil {
 		return nil // asked to leave while another one led
