@@ -51,7 +51,7 @@ unit: ## the race tests of every module, and a thousand simulated runs without t
 	@scripts/gotest.sh -race -shuffle=on
 
 model: servers ## the models of the queue and the lease in full, and their mutants, by spin: some minutes, 2 GB
-	@go run ./tests/model -o tests/model/RESULT.md
+	@go run ./tests/model -o tests/model/result.txt
 
 docs: ## the documents: links, and code that compiles and runs
 	@go test -count=1 ./tests/layout

@@ -4,7 +4,7 @@
 //
 //	go run ./tests/model                          # all, and the table on standard output
 //	go run ./tests/model -only lease
-//	go run ./tests/model -o tests/model/RESULT.md
+//	go run ./tests/model -o tests/model/result.txt
 //
 // Spin writes a checker for each configuration, which visits every reachable state and keeps each of them whole: no
 // hashing, no reduction. Needs spin and gcc (Debian: apt-get install spin gcc libc6-dev), 2 GB and some minutes. It exits

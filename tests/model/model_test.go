@@ -16,7 +16,7 @@ func TestTheSmallModelsHoldAndTheirMutantsDoNot(t *testing.T) {
 	if _, err := exec.LookPath("spin"); err != nil {
 		t.Skip("spin is not installed; make servers installs it through apt")
 	}
-	text, err := os.ReadFile("RESULT.md")
+	text, err := os.ReadFile("result.txt")
 	require.NoError(t, err)
 	for _, name := range []string{"two clients", "two clients, marks", "permits", "lease", "order of two connections believed", "hangs up", "silent", "pings confirm"} {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestTheSmallModelsHoldAndTheirMutantsDoNot(t *testing.T) {
 
 // The table in the repository is that of this list.
 func TestTheTableHasEveryConfigurationAndEveryMutant(t *testing.T) {
-	text, err := os.ReadFile("RESULT.md")
+	text, err := os.ReadFile("result.txt")
 	require.NoError(t, err)
 	rows := 0
 	for _, c := range append(configurations[:len(configurations):len(configurations)], mutants...) {

@@ -83,9 +83,15 @@ func (c *chaos) inject(name string, f fault.Fault) {
 	c.begin(name, in.Remove)
 }
 
+// once injects a fault of one message, and has hits count it.
+func (c *chaos) once(what string, op fault.Op, f fault.Fault) {
+	c.w.note("fault", "%s the next %v", what, op)
+	c.w.once = append(c.w.once, aimed{aim{what, op}, c.w.srv.Inject(f.Op(op).Once())})
+}
+
 // struck are the operations that faults hit.
 var struck = []fault.Op{fault.OpCreate, fault.OpDelete, fault.OpMulti, fault.OpGetChildren2, fault.OpExists,
-	fault.OpSync, fault.OpSetData, fault.OpConnect, fault.OpNotify, fault.OpSetWatches, fault.OpCreate2}
+	fault.OpSync, fault.OpSetData, fault.OpGetData, fault.OpConnect, fault.OpNotify, fault.OpSetWatches, fault.OpMultiRead, fault.OpRemoveWatches}
 
 // strike begins one fault.
 func (c *chaos) strike() {
@@ -122,23 +128,17 @@ func (c *chaos) strike() {
 			held.Remove()
 		})
 	case pick < 41:
-		w.note("fault", "the connection ends instead of the reply to the next %v", op)
-		w.srv.Inject(fault.CloseAfter().Op(op).After(c.rnd.IntN(3)).Once())
+		c.once("the connection ends instead of the reply to", op, fault.CloseAfter().After(c.rnd.IntN(3)))
 	case pick < 49 && op != fault.OpNotify:
-		w.note("fault", "the connection ends instead of the next %v", op)
-		w.srv.Inject(fault.CloseBefore().Op(op).After(c.rnd.IntN(3)).Once())
+		c.once("the connection ends instead of", op, fault.CloseBefore().After(c.rnd.IntN(3)))
 	case pick < 52:
-		w.note("fault", "the reply to the next %v is truncated", op)
-		w.srv.Inject(fault.Truncate(c.rnd.IntN(40)).Op(op).Once())
+		c.once("the reply is truncated to", op, fault.Truncate(c.rnd.IntN(40)))
 	case pick < 55:
-		w.note("fault", "the reply to the next %v is late", op)
-		w.srv.Inject(fault.DelayReply(c.last()).Op(op).Once())
+		c.once("the reply is late to", op, fault.DelayReply(c.last()))
 	case pick < 60 && w.garbles && op != fault.OpConnect:
-		w.note("fault", "only the reply to the next %v is lost", op)
-		w.srv.Inject(fault.DropReply().Op(op).Once())
+		c.once("the reply alone is lost to", op, fault.DropReply())
 	case pick < 63 && w.garbles && op != fault.OpNotify && op != fault.OpConnect:
-		w.note("fault", "only the next %v is lost", op)
-		w.srv.Inject(fault.DropRequest().Op(op).Once())
+		c.once("lost alone is", op, fault.DropRequest())
 	case pick < 67:
 		m.Down()
 		c.begin("member is down", m.Up)

@@ -29,7 +29,7 @@ var (
 const stuck = 3 * time.Minute
 
 // simulate runs one seed. A failure prints its history and the violations.
-func simulate(t *testing.T, seed uint64) {
+func simulate(t *testing.T, seed uint64, struck *hits) {
 	var w *world
 	// The timer is outside the bubble: a bubble that is stuck does not advance its clock.
 	watchdog := time.AfterFunc(stuck, func() {
@@ -51,6 +51,7 @@ func simulate(t *testing.T, seed uint64) {
 		w, err = newWorld(seed, srv)
 		require.NoError(t, err)
 		w.run(t.Context())
+		struck.add(w.once)
 	})
 }
 
@@ -69,6 +70,7 @@ func TestRandomUseAndRandomFaultsBreakNoGuarantee(t *testing.T) {
 	defer collectRarely()()
 	var next atomic.Uint64
 	var ran, failed atomic.Int64
+	struck := &hits{of: map[aim]int{}}
 	began, late := time.Now(), time.Now().Add(*limit)
 	flag.Visit(func(f *flag.Flag) {
 		if f.Name == "seeds" { // all that were requested
@@ -87,7 +89,7 @@ func TestRandomUseAndRandomFaultsBreakNoGuarantee(t *testing.T) {
 					ran.Add(1)
 					seed := *first + n/uint64(*again)
 					if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
-						simulate(t, seed)
+						simulate(t, seed, struck)
 						collect()
 					}) {
 						failed.Add(1)
@@ -97,6 +99,11 @@ func TestRandomUseAndRandomFaultsBreakNoGuarantee(t *testing.T) {
 		}
 	})
 	t.Logf("%d seeds from %d: %d failed, in %v", ran.Load(), *first, failed.Load(), time.Since(began).Round(time.Millisecond))
+	table, missed := struck.table()
+	t.Logf("how often each fault struck:%s", table)
+	if struck.all >= 1000 {
+		require.Empty(t, missed, "faults that never struck")
+	}
 }
 
 // collectRarely has the garbage collector run rarely, since seeds make much garbage and keep nothing; and with one processor

@@ -40,6 +40,7 @@ type world struct {
 	patient bool // there are fewer calls at a time, which wait for longer: no later event makes up for one that was lost
 	garbles bool // there are faults under which a client reads replies out of order
 	expired atomic.Bool
+	once    []aimed // the chaos's
 
 	mu      sync.Mutex // guards what follows
 	history []event
