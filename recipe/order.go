@@ -140,7 +140,7 @@ func decide(l Listing, own string, me Name, size int, czxids map[string]int64) V
 			continue
 		} else if !earlier {
 			v.Followed = k.sized
-			if n.goesBefore(me) {
+			if n.goesBefore(me) && o.behind(c, l.Counter) {
 				v.Outranked = name
 			}
 			continue
@@ -285,6 +285,12 @@ func (o order) compare(a, b contender) int {
 		first, second = second, first
 	}
 	return cmp.Or(first, second, cmp.Compare(a.name, b.name))
+}
+
+// behind reports whether c, which is not before us, exists, and will be before us when we have gone to the end of the line. A
+// made-up number above the counter would be behind us for ever.
+func (o order) behind(c contender, counter int32) bool {
+	return (c.czxid != 0 || !c.known) && (o.late || c.Number < counter)
 }
 
 // before reports whether c entered before own, and whether that is known. An own without a name has not entered.

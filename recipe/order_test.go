@@ -80,6 +80,7 @@ func TestDecide(t *testing.T) {
 		"outranked, and first":              {[]string{lock(5), child("-rank-2-lock-", 6)}, lock(5), nil, recipe.Verdict{Present: true, First: lock(5), Outranked: child("-rank-2-lock-", 6)}, true},
 		"outranked, and second":             {[]string{lock(4), lock(5), child("-rank-2-lock-", 6)}, lock(5), nil, recipe.Verdict{Present: true, Watch: lock(4), First: lock(4), Ahead: 1, Outranked: child("-rank-2-lock-", 6)}, false},
 		"of the highest rank, and second":   {[]string{lock(4), child("-rank-2-lock-", 5)}, child("-rank-2-lock-", 5), nil, recipe.Verdict{Present: true, Watch: lock(4), First: lock(4), Ahead: 1}, false},
+		"outranked by a made-up number":     {[]string{lock(5), child("-rank-2-lock-", 1<<21)}, lock(5), nil, recipe.Verdict{Present: true, First: lock(5)}, true},
 		"a mutex's contender among readers": {[]string{lock(6), read(5)}, lock(6), nil, recipe.Verdict{Present: true, First: lock(6), OtherKinds: []string{read(5)}}, true},
 		"of another kind, and not there":    {[]string{read(5)}, lock(6), nil, recipe.Verdict{OtherKinds: []string{read(5)}}, false},
 		"a reader behind readers":           {[]string{read(5), read(6)}, read(6), nil, recipe.Verdict{Present: true, First: read(6)}, true},
@@ -88,7 +89,7 @@ func TestDecide(t *testing.T) {
 		"a writer behind readers":           {[]string{read(4), read(5), write(6)}, write(6), nil, recipe.Verdict{Present: true, Watch: read(5), First: read(4), Ahead: 2}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			list := recipe.Listing{Names: slices.Clone(c.children)}
+			list := recipe.Listing{Names: slices.Clone(c.children), Counter: 1 << 20}
 			c.want.Holds = c.holds
 			require.Equal(t, c.want, recipe.Decide(list, c.own, 0, c.czxids))
 			slices.Reverse(list.Names)

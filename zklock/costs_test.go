@@ -196,7 +196,7 @@ var scenes = []struct {
 		m.Unlock(mine)
 		m.Unlock(first)
 	}},
-	{"A lock of three paths", func(m *meter, c, _ *zklock.Client) {
+	{"A lock of three paths", func(m *meter, c, other *zklock.Client) {
 		lock := c.MultiLock([]string{"/a", "/b", "/c"})
 		m.Unlock(m.Take(lock.Lock))
 		m.skip()
@@ -204,6 +204,13 @@ var scenes = []struct {
 		m.cost("Lock")
 		m.Unlock(h)
 		m.cost("Unlock")
+		m.Unlock(m.Take(lock.TryLock))
+		m.cost("TryLock and Unlock")
+		h = m.Lock(other.Mutex("/b"))
+		_, _, err := lock.TryLock(m.Context())
+		require.ErrorIs(m, err, zklock.ErrBusy)
+		m.cost("TryLock, one is busy")
+		m.Unlock(h)
 	}},
 	{"An election", func(m *meter, c, other *zklock.Client) {
 		m.Unlock(m.campaign(other))

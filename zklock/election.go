@@ -178,7 +178,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return leader, err
 }
 
-// first returns the name of the first candidate in line, which leads or will lead next; "" when there is none.
+// first returns the name of the first candidate in line, which leads, is about to, or is about to step aside; "" when there is none.
 func (e *Election) first(ctx context.Context, s *session.Session) (string, error) {
 	names, _, err := s.List(ctx, e.path)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {

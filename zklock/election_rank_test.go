@@ -113,6 +113,60 @@ func TestACandidateThatIsCutOffWhileItStepsAsideLeadsLater(t *testing.T) {
 	}
 }
 
+// A number that no server has given stays behind all others: nobody steps aside for it.
+func TestAMadeUpRankThatIsNeverReachedStopsNoElection(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		s.Dir("/e")
+		s.Plant(s.Stranger(), "/e/x-rank-9-lock-2000000000")
+		_, first, err := s.Client().Election("/e").Campaign(s.Context(), nil)
+		require.NoError(s, err)
+		r := &ranks{s, map[string]*locktest.Call{}}
+		r.campaign("one", 0)
+		r.campaign("two", 1)
+		require.Equal(s, []string{"two", "one"}, r.order(first))
+	})
+}
+
+// A campaign that does not wait leads when nobody leads: it was there before the one of higher rank.
+func TestACampaignThatDoesNotWaitDoesNotStepAside(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		try := func(rank int) *locktest.Call {
+			e := s.Client().Election("/e", zklock.WithMaxWait(0)).WithRank(rank)
+			return locktest.Go(s.Context(), func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+				return e.Campaign(ctx, nil)
+			})
+		}
+		s.Dir("/e")
+		late := s.Server.Inject(fault.HoldReply().Op(fault.OpCreate).Once())
+		low := try(0)
+		require.False(s, low.Over())
+		high := try(9)
+		require.True(s, high.Over())
+		require.ErrorIs(s, high.Err, zklock.ErrBusy)
+		late.Remove()
+		s.Unlock(low.Get(s))
+	})
+}
+
+// The time for which a campaign may wait counts on while it steps aside.
+func TestACampaignWhoseTimeEndsWhileItStepsAsideIsBusy(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		_, first, err := s.Client().Election("/e").Campaign(s.Context(), nil)
+		require.NoError(s, err)
+		low, r := s.Client(), &ranks{s, map[string]*locktest.Call{}}
+		call := s.Start(func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+			return low.Election("/e", zklock.WithMaxWait(5*time.Second)).Campaign(ctx, nil)
+		})
+		r.campaign("high", 1)
+		s.Server.Inject(fault.Hold().Op(fault.OpCreate).Session(low.SessionID()))
+		s.Unlock(first)
+		h := r.waiting["high"].Get(s)
+		<-call.Done
+		require.ErrorIs(s, call.Err, zklock.ErrBusy)
+		s.Unlock(h)
+	})
+}
+
 func TestARankThatCanNotBeIsRefused(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		for _, rank := range []int{-1, 1<<30 + 1} {

@@ -209,7 +209,13 @@ func (l *lock) queueUp(ctx context.Context, w *waiting) (ticket, error) {
 }
 
 // obtain returns a ticket that holds. If its session ends, it queues again in the next one.
-func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Caller) (*queue.Ticket, error) {
+func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Caller) (t *queue.Ticket, err error) {
+	var aside queue.LineError // the place of a candidate that has stepped aside, until it has entered again
+	defer func() {
+		if err != nil && aside.Ahead > 0 && errors.Is(err, ctx.Err()) && !errors.As(err, new(queue.LineError)) {
+			err = fmt.Errorf("%w, %w", err, aside)
+		}
+	}()
 	queues := l.queues(ctx, call)
 	for i := range queues {
 		queues[i].Queued, queues[i].Retried = progress.Queued, progress.Retried
@@ -224,6 +230,7 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Calle
 		case err == nil:
 			return t, nil
 		case errors.Is(err, queue.ErrOutranked):
+			errors.As(err, &aside)
 			continue // at the end of the line
 		case errors.Is(err, ErrNoRoom):
 			return nil, fmt.Errorf("%w: open another Client for more locks", err)
@@ -232,6 +239,7 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Calle
 		case ctx.Err() != nil, l.c.ctx.Err() != nil, errors.Is(err, ErrAuth): // the next session would not do
 			return nil, l.c.ended(ctx, err)
 		}
+		queues[0].Since = 0
 		progress.Retried(err) // our session is over, or our znode is gone: take another place
 	}
 }

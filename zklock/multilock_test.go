@@ -13,31 +13,7 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// Tests of the costs and the guarantees of a MultiLock.
-
-func TestAMultiLockOfFivePathsTakesOneWriteAndReleasesWithOne(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dirs, c := dirs(s, 5), s.Client()
-		cost := cost(s, c)
-		h := takeAll(s, c.MultiLock(dirs))
-		require.Equal(s, map[fault.Op]int{fault.OpMulti: 1, fault.OpMultiRead: 1}, cost())
-		s.Unlock(h)
-		require.Equal(s, map[fault.Op]int{fault.OpMulti: 1}, cost())
-
-		_, h, err := c.MultiLock(dirs).TryLock(s.Context())
-		require.NoError(s, err)
-		require.Equal(s, map[fault.Op]int{fault.OpMulti: 1, fault.OpMultiRead: 2}, cost(), "it looks before it enters")
-		s.Unlock(h)
-		cost()
-
-		other := s.Lock(s.Client().Mutex(dirs[4]))
-		_, _, err = c.MultiLock(dirs).TryLock(s.Context())
-		require.ErrorIs(s, err, zklock.ErrBusy)
-		require.Equal(s, map[fault.Op]int{fault.OpMultiRead: 1, fault.OpExists: 1, fault.OpGetData: 1}, cost(),
-			"no write when one is busy; the holder's name")
-		s.Unlock(other)
-	})
-}
+// Tests of a MultiLock; what it costs is in costs_test.go.
 
 // cost returns a function that returns the requests of a client since its last call, without heartbeats.
 func cost(s *locktest.Sim, c *locktest.Client) func() map[fault.Op]int {

@@ -204,3 +204,25 @@ func TestAHolderThatEndsBeforeItsAnnouncementIsHeardOf(t *testing.T) {
 		})
 	}
 }
+
+// Another client has set the data of a waiter's znode. When the waiter holds, those behind it hear of it all the same.
+func TestAWaiterWhoseZnodeAnotherClientHasSetIsHeardOf(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		acquire := func(n int) *locktest.Call {
+			return s.Start(locktest.Permits(s.Client().Semaphore("/s", 4), n))
+		}
+		first := acquire(3).Get(s)
+		second, third := acquire(2), acquire(1)
+		line := locktest.Contenders(s.Server.Children("/s"))
+		_, err := s.Stranger().Set(s.Context(), "/s/"+line[1], []byte("set"), -1)
+		require.NoError(s, err)
+		require.False(s, third.Over())
+		began := time.Now()
+		s.Unlock(first)
+		holds := []*zklock.Hold{second.Get(s), third.Get(s)}
+		require.Equal(s, began, time.Now())
+		for _, h := range holds {
+			s.Unlock(h)
+		}
+	})
+}

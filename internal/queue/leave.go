@@ -47,7 +47,12 @@ func (t *Ticket) begin(ctx context.Context) error {
 		}
 		select {
 		case <-other:
+			continue
 		case <-ctx.Done():
+		}
+		select {
+		case <-other: // its answer decides, although ctx has ended since
+		default:
 			return session.Ended(ctx, nil, errors.New("waiting for another release of the lock"))
 		}
 	}

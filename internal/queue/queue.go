@@ -133,6 +133,13 @@ type neighbourError struct{ error }
 func (e neighbourError) Unwrap() error        { return e.error }
 func (e neighbourError) Is(target error) bool { return target == ErrNeighbour }
 
+// outrankedError is ErrOutranked with the place in line.
+type outrankedError struct{ line Line }
+
+func (e outrankedError) Error() string        { return ErrOutranked.Error() }
+func (e outrankedError) Unwrap() error        { return LineError{e.line} }
+func (e outrankedError) Is(target error) bool { return target == ErrOutranked }
+
 // busyError is ErrBusy with the place in line.
 type busyError struct{ line Line }
 

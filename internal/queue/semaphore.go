@@ -102,8 +102,8 @@ func (w *waiter) watchDir(ctx context.Context) (anew bool, err error) {
 func (w *waiter) announce() {
 	t, node, data := w.t, w.e.node, w.e.q.Data
 	t.s.Go(func(ctx context.Context) {
-		persist(ctx, func() error { // if our znode is gone or was set, that has woken the next contender
-			_, err := t.s.Set(ctx, node, data, 0)
+		persist(ctx, func() error { // if our znode is gone, that has woken the next contender
+			_, err := t.s.Set(ctx, node, data, -1)
 			return err
 		})
 	})

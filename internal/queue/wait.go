@@ -117,15 +117,18 @@ func (w *waiter) wait(ctx context.Context) error {
 
 func (w *waiter) untilTurn(ctx context.Context) error {
 	sized := w.e.q.Kind.Sized()
+	if sized { // the place in line is told before the size is read again
+		names := w.e.names
+		if _, err := w.decide(ctx); err != nil {
+			return err
+		}
+		w.e.names = names
+	}
 	v, err := w.look(ctx, false) // by Enter's list
 	for known := w.knownToHold(v); err == nil; known = false {
 		switch {
-		case v.Holds && w.e.q.Ranked && v.Outranked != "":
-			w.e.line = Line{Ahead: 1, Holder: w.e.q.Dir + "/" + kept(v.Outranked)}
-			if w.t.try {
-				return &busyError{w.e.line}
-			}
-			return ErrOutranked
+		case v.Holds && w.e.q.Ranked && v.Outranked != "" && !w.t.try: // who tries does not wait, and nobody was before it
+			return outrankedError{Line{Ahead: 1, Holder: w.e.q.Dir + "/" + kept(v.Outranked)}}
 		case v.Holds:
 			if err = w.checkOwn(ctx); err == nil && sized && !known {
 				w.announce()

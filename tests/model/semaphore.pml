@@ -16,7 +16,7 @@
  *   no herd           where the size is never lowered, nobody who leaves wakes more than two
  *   no lost wake-up   when nothing can happen any more, nobody waits whose permits are free
  *
- * Parameters: N clients; the FIRST size; up to R changes, to 1, 2 or 3 permits; LOWER=0: only to more. MUTANT: one of the ways
+ * Parameters: N clients; the MOST permits that one asks for; the FIRST size; up to R changes, to 1, 2 or 3 permits; LOWER=0: only to more. MUTANT: one of the ways
  * to break it, named below.
  */
 
@@ -28,6 +28,9 @@
 #endif
 #ifndef FIRST
 #define FIRST 2
+#endif
+#ifndef MOST
+#define MOST 2
 #endif
 #ifndef LOWER
 #define LOWER 1
@@ -43,6 +46,8 @@
 #define SIZE_IGNORED    5 /* one that holds by its first list is silent though the size has changed since it entered */
 #define LARGEST_UNKNOWN 6 /* a waiter knows only the present size */
 #define NO_HEAD         7 /* the first waiter watches its predecessor, as the others do */
+#define SIZE_FIRST      8 /* the size is read before the list */
+#define ALL_HEADS       9 /* every waiter watches the directory */
 
 #define LOG (3 * N + R + 1)
 #define BIT(i) (1 << (i))
@@ -71,6 +76,7 @@ byte want[N];
 byte seen[N];
 byte most[N];     /* the largest size since then */
 byte list[N];     /* the contenders as listed */
+byte early[N];    /* of SIZE_FIRST: the size */
 byte at[N];       /* the contender that it watches, or HEAD */
 bool watches[N];
 bool fired[N];    /* a watch has */
@@ -152,7 +158,7 @@ inline place(c) {
 	:: watches[c] && at[c] == HEAD -> p = HEAD
 	:: else ->
 		if
-		:: MUTANT != NO_HEAD && (sum <= s || (MUTANT != LARGEST_UNKNOWN && sum <= largest[seen[c]] &&
+		:: MUTANT != NO_HEAD && (MUTANT == ALL_HEADS || sum <= s || (MUTANT != LARGEST_UNKNOWN && sum <= largest[seen[c]] &&
 		   (VIEW & older[seen[c]] & BIT(p)))) -> p = HEAD
 		:: else -> skip
 		fi
@@ -175,15 +181,18 @@ end:	do
 		next++;
 		seen[c] = n; most[c] = size[n]; st[c] = LISTING; tidy() }
 	:: d_step { st[c] != IDLE && st[c] < HOLDING && seen[c] < n -> seen[c]++; told(c); tidy() }
-	:: d_step { st[c] == LISTING -> list[c] = VIEW; st[c] = SIZING }
+	:: d_step { st[c] == LISTING -> list[c] = VIEW; early[c] = (MUTANT == SIZE_FIRST -> size[seen[c]] : 0); st[c] = SIZING }
 	:: d_step { st[c] == SIZING ->
 		s = (MUTANT == OLD_SIZE && !waited[c] -> FIRST : size[seen[c]]);
+		if :: MUTANT == SIZE_FIRST -> s = early[c]; list[c] = VIEW; early[c] = 0 :: else -> skip fi;
 		before(c, list[c]);
 		if
 		:: want[c] > s -> leave(c) /* refused: there are not that many */
 		:: want[c] <= s && sum + want[c] <= s ->
 			owes[c] = (waited[c] -> MUTANT != NEVER_SAYS :
 				MUTANT != SILENT && ((older[seen[c]] & BIT(c)) && MUTANT != SIZE_IGNORED || list[c] > BIT(c) + BEFORE(c)));
+			before(c, exist[seen[c]]);
+			assert(sum + want[c] <= size[seen[c]]); /* exclusion, at the moment at which the size was read */
 			before(c, exist[n]);
 			assert(sum + want[c] <= most[c]); /* exclusion */
 			list[c] = 0; most[c] = 0; watches[c] = 0; fired[c] = 0; at[c] = 0; waited[c] = 0; seen[c] = 0; st[c] = HOLDING
@@ -250,7 +259,7 @@ init {
 	size[0] = FIRST;
 	p = 0;
 	do
-	:: p < N -> if :: want[p] = 1 :: want[p] = 2 fi; p++
+	:: p < N -> if :: want[p] = 1 :: MOST > 1 -> want[p] = 2 fi; p++
 	:: else -> break
 	od;
 	atomic {
