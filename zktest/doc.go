@@ -47,7 +47,7 @@
 //
 // These are the known differences from real servers:
 //
-//   - TTL nodes work at once; the real server wants zookeeper.extendedTypesEnabled. See WithoutTTL.
+//   - TTL nodes work at once; the real server wants zookeeper.extendedTypesEnabled.
 //   - There are no quotas, no reconfig, no SASL mechanism but DIGEST-MD5, no super user, no read-only mode, no local
 //     sessions and no throttling. createSession sent as a request is unimplemented.
 //   - Children and ephemerals are listed in order, and the ephemerals of a session that ends are deleted in order;

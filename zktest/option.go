@@ -23,7 +23,6 @@ type options struct {
 	maxTimeout time.Duration
 	sweep      time.Duration
 	maxPacket  int
-	noTTL      bool
 	noListener bool
 	log        *slog.Logger
 	tls        *tls.Config
@@ -78,10 +77,6 @@ func WithSweepInterval(d time.Duration) Option { return func(o *options) { o.swe
 // WithJuteMaxBuffer sets the largest frame that the server accepts, in bytes, default 1,048,575 (a real server's
 // jute.maxbuffer). A longer one ends the client's connection.
 func WithJuteMaxBuffer(n int) Option { return func(o *options) { o.maxPacket = n } }
-
-// WithoutTTL makes createTTL answer "unimplemented", as a real server started without zookeeper.extendedTypesEnabled
-// does. The default is to serve it.
-func WithoutTTL() Option { return func(o *options) { o.noTTL = true } }
 
 // WithoutListener starts no TCP listener: clients connect with Dial only, and nothing listens at Addr. A server inside
 // a testing/synctest bubble needs this option, because a goroutine that waits for the network stops a bubble's clock.

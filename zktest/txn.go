@@ -64,7 +64,6 @@ type preparer struct {
 	session int64
 	ids     []identity
 	admin   bool // the test itself: no ACL applies
-	noTTL   bool
 	sasl    bool // sasl is a scheme of access lists
 	dialect *dialect
 	over    map[string]*record
@@ -200,11 +199,8 @@ func (p *preparer) create(r *request) (mutation, fault.Code) {
 	if r.flags < modePersistent || r.flags > modeTTLSequential {
 		return none, fault.CodeBadArguments
 	}
-	// A TTL requires a mode with a TTL and vice versa; the check that the server has TTL nodes comes first.
+	// A TTL requires a mode with a TTL and vice versa.
 	withTTL := r.flags == modeTTL || r.flags == modeTTLSequential
-	if withTTL && p.noTTL {
-		return none, fault.CodeUnimplemented
-	}
 	if withTTL != (r.op == fault.OpCreateTTL) || withTTL && (r.ttl <= 0 || r.ttl > maxTTL) {
 		return none, fault.CodeBadArguments
 	}
@@ -305,7 +301,7 @@ func (p *preparer) delete(r *request) (mutation, fault.Code) {
 
 // preparerLocked reads the leader's state, whichever member the client is connected to: the leader orders writes.
 func (s *Server) preparerLocked(session int64, ids []identity) *preparer {
-	return &preparer{tree: s.leader.tree, session: session, ids: ids, noTTL: s.opt.noTTL, sasl: len(s.opt.saslUsers) > 0, dialect: s.opt.dialect,
+	return &preparer{tree: s.leader.tree, session: session, ids: ids, sasl: len(s.opt.saslUsers) > 0, dialect: s.opt.dialect,
 		over: map[string]*record{}, overlaps: s.overlaps}
 }
 

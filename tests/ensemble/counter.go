@@ -15,12 +15,13 @@ import (
 // child "seed". For one node only.
 func WithCounter(tb testing.TB, path string, n int32) Option {
 	tb.Helper()
+	const create = 1 // the operation
 	log := appendInts([]byte("ZKLG"), 2, 0, 0)
 	txn := func(zxid int64, path string, creates int32) {
 		// Header: session, xid, zxid, time, create; then path, no data, an ACL for everybody, not ephemeral, the parent's counter.
 		b := appendInts(nil, 0, 1, 1, int32(zxid>>32), int32(zxid))
 		b = binary.BigEndian.AppendUint64(b, uint64(time.Now().UnixMilli()))
-		b = appendText(appendInts(b, OpCreate), path)
+		b = appendText(appendInts(b, create), path)
 		b = appendText(appendText(appendInts(appendText(b, ""), 1, 31), "world"), "anyone")
 		b = appendInts(append(b, 0), creates)
 		log = binary.BigEndian.AppendUint64(log, uint64(adler32.Checksum(b)))

@@ -1,4 +1,4 @@
-// Package ensemble runs real ZooKeeper servers for tests, breaks them on request, and watches what crosses the wire.
+// Package ensemble runs real ZooKeeper servers for tests, and breaks them on request.
 //
 // Start gives a test its own ensemble of one or three servers; Shared gives it one that all tests of the package use,
 // because a JVM takes seconds to start. Servers come from Debian's jars (libzookeeper-java), listen on loopback only,
@@ -7,8 +7,7 @@
 // servers skip themselves (see Ensemble.NeedControl). With ZKLOCK_TEST_BACKEND=inprocess all tests that ask for an ensemble
 // are skipped: what is left needs no Java.
 //
-// A Proxy stands between a client and a server (or between two servers) and cuts, freezes, delays or loses what passes;
-// its Tap counts ZooKeeper requests and notifications, so that a test can state a call's cost exactly.
+// A Proxy stands between a client and a server (or between two servers) and cuts, freezes, delays or loses what passes.
 //
 // Every wait is bounded and fails with its reason and the end of the servers' logs. Nothing outlives the test that
 // started it: processes are reaped and goroutines joined in its cleanup.

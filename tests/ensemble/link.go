@@ -15,7 +15,6 @@ import (
 // that a delay does not limit throughput.
 type link struct {
 	p    *Proxy
-	id   int
 	over chan struct{} // closed by end
 
 	// guarded by p.mu
@@ -23,8 +22,6 @@ type link struct {
 	ended   bool
 	lossy   bool // bytes were dropped
 	writing [2]bool
-
-	watch *conversation // nil without a tap
 }
 
 // chunk is the result of one read. err ends the direction once the bytes have passed.
@@ -84,9 +81,6 @@ func (k *link) connect() bool {
 		return false
 	}
 	k.ends[Requests] = server
-	if p.tap != nil {
-		k.watch = p.tap.conversation(k.id)
-	}
 	return true
 }
 
@@ -172,7 +166,6 @@ func (k *link) sleepUntil(due time.Time) bool {
 
 // forward writes b to the other end and reports whether the direction may go on.
 func (k *link) forward(d Direction, b []byte) bool {
-	seen := false
 	for len(b) > 0 {
 		switch k.mayPass(d, true) {
 		case hold:
@@ -180,10 +173,6 @@ func (k *link) forward(d Direction, b []byte) bool {
 		case drop:
 			return true
 		}
-		if !seen && k.watch != nil {
-			k.watch.pass(d, b) // before the write: the bytes are counted before their receiver can act on them
-		}
-		seen = true
 		n, err := k.ends[d].Write(b)
 		b = b[n:]
 		k.p.mu.Lock()

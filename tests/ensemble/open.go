@@ -25,8 +25,8 @@ func (e *Ensemble) Close() error { return e.close() }
 // be signalled.
 func At(addr string) *Node { return &Node{addr: addr} }
 
-// OpenProxy is NewProxy without a test, and without a Tap, whose counts would grow without limit.
-func OpenProxy(target string) (*Proxy, error) { return openProxy(target, nil, 0) }
+// OpenProxy is NewProxy without a test.
+func OpenProxy(target string) (*Proxy, error) { return openProxy(target, 0) }
 
 // Close closes every connection and the listener, and joins all goroutines. It is for a proxy from OpenProxy only.
 func (p *Proxy) Close() error { return p.close() }

@@ -39,7 +39,6 @@ type Proxy struct {
 	addr   string
 	target string
 	claim  *claim
-	tap    *Tap // nil between servers
 
 	// patience is how long a connection is kept while the target refuses it.
 	patience time.Duration
@@ -51,7 +50,6 @@ type Proxy struct {
 	delay    [2]time.Duration
 	listener net.Listener // nil while refusing and after close
 	links    map[*link]struct{}
-	opened   int
 	opening  func(io.Reader) ([]byte, error) // rewrites a connection's first message; nil: none
 	closed   bool
 
@@ -59,10 +57,10 @@ type Proxy struct {
 }
 
 // NewProxy listens on a free loopback port and forwards to target (host:port). It ends with the test: every connection
-// closed, every goroutine joined. Its Tap logs from the first byte on.
+// closed, every goroutine joined.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
-	p, err := openProxy(target, &Tap{}, 0)
+	p, err := openProxy(target, 0)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -74,12 +72,12 @@ func NewProxy(tb testing.TB, target string) *Proxy {
 	return p
 }
 
-func openProxy(target string, tap *Tap, patience time.Duration) (*Proxy, error) {
+func openProxy(target string, patience time.Duration) (*Proxy, error) {
 	c, err := claimPort()
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{addr: c.addr(), target: target, claim: c, tap: tap, patience: patience, links: map[*link]struct{}{}}
+	p := &Proxy{addr: c.addr(), target: target, claim: c, patience: patience, links: map[*link]struct{}{}}
 	p.changed = sync.NewCond(&p.mu)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,8 +110,7 @@ func (p *Proxy) accept(l net.Listener) {
 			discard(client)
 			return
 		}
-		p.opened++
-		k := &link{p: p, id: p.opened, ends: [2]net.Conn{Replies: client}, over: make(chan struct{})}
+		k := &link{p: p, ends: [2]net.Conn{Replies: client}, over: make(chan struct{})}
 		p.links[k] = struct{}{}
 		p.running.Go(k.run) // ends when either end closes, at Cut, or at close
 		p.mu.Unlock()
@@ -122,9 +119,6 @@ func (p *Proxy) accept(l net.Listener) {
 
 // Addr returns the host:port at which the proxy listens. It does not change.
 func (p *Proxy) Addr() string { return p.addr }
-
-// Tap returns the observer of all traffic.
-func (p *Proxy) Tap() *Tap { return p.tap }
 
 // Cut closes every connection that is open now, on both sides, and returns when none of their bytes moves any more.
 // Held and delayed bytes are lost. New connections are accepted, unless Refuse.

@@ -76,7 +76,7 @@ func (e *Ensemble) wire(nodes int, direct bool) ([]peer, error) {
 }
 
 func (e *Ensemble) link(from, to int, election bool, target *claim) error {
-	p, err := openProxy(target.addr(), nil, quorumPatience)
+	p, err := openProxy(target.addr(), quorumPatience)
 	if err == nil {
 		e.links = append(e.links, quorumLink{from: from, to: to, election: election, proxy: p})
 	}

@@ -141,13 +141,6 @@ func (s *Site) Dial(tb testing.TB, connect string, opts ...zklock.Option) (*zklo
 	return c, err
 }
 
-// Tapped opens a client of the first node through a proxy that shows and counts what crosses the wire.
-func (s *Site) Tapped(tb testing.TB, opts ...zklock.Option) (*zklock.Client, *ensemble.Proxy) {
-	tb.Helper()
-	p := ensemble.NewProxy(tb, s.Addrs[0])
-	return s.ClientAt(tb, p.Addr(), opts...), p
-}
-
 // Leader returns the index of the node that orders the writes.
 func (s *Site) Leader(tb testing.TB) int {
 	tb.Helper()
