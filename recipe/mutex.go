@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"cmp"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -24,8 +25,8 @@ var mutex = kind{
 	alone:    true,
 }
 
-// MaxRank bounds the ranks of candidates.
-const MaxRank = 1 << 30
+// MaxRank bounds the ranks of candidates: a number of a release, or a time in seconds.
+const MaxRank = math.MaxInt32
 
 const rankLabel = "rank-"
 

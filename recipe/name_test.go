@@ -87,11 +87,11 @@ var names = map[string]recipe.Name{
 	"_c_" + uuid + "-lease-99999999999999999999-000000001": {},
 	"_c_" + uuid + "-0x64-__READ__0000000005":              {Kind: recipe.Read, Number: 5}, // whatever stands before the label
 	"_c_" + uuid + "-rank-7-lock-0000000012":               {Kind: recipe.Lock, Number: 12, Rank: 7},
-	"_c_" + uuid + "-rank-1073741824-lock--000000001":      {Kind: recipe.Lock, Number: -1, Rank: recipe.MaxRank},
+	"_c_" + uuid + "-rank-2147483647-lock--000000001":      {Kind: recipe.Lock, Number: -1, Rank: recipe.MaxRank},
 	"_c_" + uuid + "-rank-0-9-lock-0000000012":             {Kind: recipe.Lock, Number: 12, Since: 9},
 	"_c_" + uuid + "-rank-7-9-lock-0000000012":             {Kind: recipe.Lock, Number: 12, Rank: 7, Since: 9},
 	"_c_" + uuid + "-rank-7-9-1-lock-0000000012":           {Kind: recipe.Lock, Number: 12},
-	"_c_" + uuid + "-rank-1073741825-lock-0000000012":      {Kind: recipe.Lock, Number: 12},
+	"_c_" + uuid + "-rank-2147483648-lock-0000000012":      {Kind: recipe.Lock, Number: 12},
 	"_c_" + uuid + "-rank-0-lock-0000000012":               {Kind: recipe.Lock, Number: 12},
 	"_c_" + uuid + "-rank--lock-0000000012":                {Kind: recipe.Lock, Number: 12},
 	"_c_" + uuid + "-trunk-7-lock-0000000012":              {Kind: recipe.Lock, Number: 12},

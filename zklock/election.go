@@ -24,7 +24,7 @@ func (c *Client) Election(path string, opts ...LockOption) *Election {
 	return &Election{c.newLock(nounElection, opts, path)}
 }
 
-// WithRank returns the election for candidates of rank n, 0 to 1<<30; without it rank 0. When the leader goes, the
+// WithRank returns the election for candidates of rank n, 0 to 1<<31−1; without it rank 0. When the leader goes, the
 // highest rank in line leads next, equal ranks by arrival: with a rank for each release, a rolling update hands over once.
 func (e *Election) WithRank(n int) *Election {
 	use(context.Background(), e)

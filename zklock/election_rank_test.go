@@ -2,6 +2,7 @@ package zklock_test
 
 import (
 	"context"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,13 +170,13 @@ func TestACampaignWhoseTimeEndsWhileItStepsAsideIsBusy(t *testing.T) {
 
 func TestARankThatCanNotBeIsRefused(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		for _, rank := range []int{-1, 1<<30 + 1} {
+		for _, rank := range []int{-1, math.MinInt32} {
 			_, _, err := s.Client().Election("/e").WithRank(rank).Campaign(s.Context(), nil)
 			require.ErrorIs(s, err, zklock.ErrInvalid)
 			require.ErrorContains(s, err, "rank")
 		}
 		e := s.Client().Election("/e", zklock.WithMaxWait(0))
-		_, h, err := e.WithRank(1<<30).Campaign(s.Context(), nil)
+		_, h, err := e.WithRank(math.MaxInt32).Campaign(s.Context(), nil)
 		require.NoError(s, err)
 		_, _, err = e.Campaign(s.Context(), nil)
 		require.ErrorIs(s, err, zklock.ErrBusy)

@@ -24,8 +24,8 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 //	defer hold.Unlock()
 //	row, err := db.ExecContext(ctx, …)
 //
-// The wait survives disconnects and sessions that end: in a new session it queues again, at the end of the line. A free Lock costs
-// two requests in one round trip.
+// A deadline of ctx counts for the wait and the work: WithMaxWait bounds the wait alone. The wait survives disconnects and sessions
+// that end: in a new session it queues again, at the end.
 //
 // Errors:
 //   - ErrBusy: WithMaxWait's time is over.

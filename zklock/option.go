@@ -69,7 +69,7 @@ func WithSessionTimeout(d time.Duration) Option {
 
 // WithTickTime is the ensemble's tickTime, for one whose minSessionTimeout is not two ticks. The lease allows for it. Too short a
 // value is unsafe when a server has lost its leader: a hold may outlast its session. Default: it is found out
-// (SessionStatus.TickTime), by one short session, once.
+// (SessionStatus.TickTime).
 func WithTickTime(d time.Duration) Option {
 	return Option{unless(d <= 0, func(o *options) { o.session.TickTime = d }, "tick time %v: is not positive", d)}
 }

@@ -25,6 +25,7 @@ var analyzer = &analysis.Analyzer{
 var (
 	guards   = []string{"Do", "TryDo", "DoRead", "Once", "Every"} // call a function under a lock
 	acquires = []string{"Lock", "TryLock", "RLock", "TryRLock", "Acquire", "TryAcquire", "Campaign"}
+	variants = []string{"WithRank", "AtMostOnce"} // return another description
 )
 
 func run(pass *analysis.Pass) (any, error) {
@@ -58,6 +59,9 @@ func run(pass *analysis.Pass) (any, error) {
 		case *ast.ExprStmt:
 			if call := c.acquire([]ast.Expr{n.X}); call != nil {
 				c.lostHold(call)
+			}
+			if call, ok := n.X.(*ast.CallExpr); ok && c.isMethod(call, variants) {
+				c.Reportf(call.Pos(), "the result is thrown away: %s changes nothing but what it returns", typeutil.Callee(c.TypesInfo, call).Name())
 			}
 		}
 	}

@@ -92,6 +92,12 @@ func thrown(ctx context.Context, m *zklock.Mutex, s *zklock.Semaphore) error {
 	return err
 }
 
+func variants(ctx context.Context, j *zklock.Job, fn func(context.Context) error) error {
+	j.AtMostOnce() // want `the result is thrown away: AtMostOnce changes nothing but what it returns`
+	_, err := j.AtMostOnce().Once(ctx, "key", fn)
+	return err
+}
+
 func goroutines(ctx context.Context, m *zklock.Mutex) error {
 	_ = m.Do(ctx, func(ctx context.Context) error {
 		go work(context.WithoutCancel(ctx)) // want `this goroutine may go on after the lock is released or lost`

@@ -23,6 +23,7 @@ func (*Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) er
 func (*Semaphore) Acquire(ctx context.Context, n int) (context.Context, *Hold, error) {
 	return ctx, nil, nil
 }
+func (j *Job) AtMostOnce() *Job { return j }
 func (*Job) Once(context.Context, string, func(ctx context.Context) error) (JobRun, error) {
 	return JobRun{}, nil
 }
