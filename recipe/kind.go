@@ -22,7 +22,7 @@ type kind struct {
 	name string // in words
 
 	// labels are what stands before the number in a name, or of a sized kind before the permits. A name that we make has the
-	// first one, after an id and a hyphen. The others are other clients'.
+	// first one, after an id and a hyphen. The others are other clients'. None may end in another kind's: a name is read from its end.
 	labels []string
 
 	// waitsFor are the kinds that are in its way when they are before it.
@@ -31,7 +31,7 @@ type kind struct {
 	// holds reports whether a contender holds if those counted are all that came before it.
 	holds func(k *kind, before *tally, own Name, size int) bool
 
-	// alone: nobody else holds beside it. Whoever has held after queueing can therefore leave by a release mark, which tells
+	// alone: nobody of another session holds beside it. Whoever has held after queueing can therefore leave by a release mark, which tells
 	// the next in line that its turn has come.
 	alone bool
 
@@ -39,7 +39,8 @@ type kind struct {
 	overtaken bool
 
 	// sized: several hold together, as far as their permits go. A name has the permits that are wanted, the directory's data
-	// have the size, and a contender has to say when it begins to hold, since its znode stays.
+	// have the size, and a contender has to say when it begins to hold, since its znode stays. It waits for every kind of its
+	// directory: who waits depends on the whole line.
 	sized bool
 }
 

@@ -111,5 +111,5 @@ func effectOf(r rule.Rule) effect {
 	case rule.Refuse:
 		return effect{refuse: true}
 	}
-	panic("zktest: Inject of the zero Fault")
+	panic("zktest: a fault without an effect, or the zero Fault")
 }
