@@ -66,17 +66,17 @@ func TestTheHighestRankLeadsNextAndEqualRanksByArrival(t *testing.T) {
 	})
 }
 
-// A candidate of another library, or of a mutex, is of rank 0. It does not step aside, and is not asked to.
-func TestACandidateWithoutARankKeepsItsPlace(t *testing.T) {
+// A contender of a mutex, as of another library, is of rank 0 and does not step aside.
+func TestAContenderThatIsNoCandidateKeepsItsPlace(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		stranger, r := s.Stranger(), &ranks{s, map[string]*locktest.Call{}}
-		s.Dir("/e")
-		s.Plant(stranger, "/e/stranger-lock-0000000000")
+		_, first, err := s.Client().Election("/e").Campaign(s.Context(), nil)
+		require.NoError(s, err)
+		mutex, r := s.Start(s.Client().Mutex("/e").Lock), &ranks{s, map[string]*locktest.Call{}}
 		r.campaign("ranked", 3)
+		s.Unlock(first)
+		h := mutex.Get(s)
 		require.False(s, r.waiting["ranked"].Over())
-		require.NoError(s, s.Server.Delete("/e/stranger-lock-0000000000"))
-		synctest.Wait()
-		s.Unlock(r.waiting["ranked"].Get(s))
+		require.Equal(s, []string{"ranked"}, r.order(h))
 	})
 }
 
@@ -128,24 +128,19 @@ func TestAMadeUpRankThatIsNeverReachedStopsNoElection(t *testing.T) {
 	})
 }
 
-// A campaign that does not wait leads when nobody leads: it was there before the one of higher rank.
+// A campaign that does not wait leads when nobody leads, though its list shows one of higher rank that came behind it.
 func TestACampaignThatDoesNotWaitDoesNotStepAside(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		try := func(rank int) *locktest.Call {
-			e := s.Client().Election("/e", zklock.WithMaxWait(0)).WithRank(rank)
-			return locktest.Go(s.Context(), func(ctx context.Context) (context.Context, *zklock.Hold, error) {
-				return e.Campaign(ctx, nil)
-			})
-		}
+		low, r := s.Client(), &ranks{s, map[string]*locktest.Call{}}
 		s.Dir("/e")
-		late := s.Server.Inject(fault.HoldReply().Op(fault.OpCreate).Once())
-		low := try(0)
-		require.False(s, low.Over())
-		high := try(9)
-		require.True(s, high.Over())
-		require.ErrorIs(s, high.Err, zklock.ErrBusy)
+		late := s.Server.Inject(fault.Hold().Op(fault.OpGetChildren2).Session(low.SessionID()).After(1)) // the list behind the create
+		call := s.Start(func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+			return low.Election("/e", zklock.WithMaxWait(0)).Campaign(ctx, nil)
+		})
+		r.campaign("high", 9)
+		require.False(s, r.waiting["high"].Over())
 		late.Remove()
-		s.Unlock(low.Get(s))
+		require.Equal(s, []string{"high"}, r.order(call.Get(s)))
 	})
 }
 

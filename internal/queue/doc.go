@@ -45,7 +45,7 @@
 // A read/write lock is the same queue, in which readers are not in each other's way: a reader waits for the nearest
 // writer before it, a writer for the contender immediately before it. A semaphore is a queue whose first contenders hold
 // together: see semaphore.go. Several locks at once are places in several queues, made in one transaction: see Ticket. An
-// election is a mutex whose holder publishes a value.
+// election is a mutex whose holder publishes a value, and whose candidates may step aside: see recipe/mutex.go.
 //
 // Locks of different kinds must not share a directory. A contender is refused (ErrConflict) when an ephemeral contender of
 // another kind was in the directory before it, since a lock is then in use there. Other znodes with such names are

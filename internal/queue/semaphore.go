@@ -41,11 +41,11 @@ import (
 //   - the contender before us was created before the directory's data were last written.
 //
 // Taking a waiter for a holder is harmless: it makes another head, which is woken more often than needed. So a Resize is
-// one write: all whom it concerns watch the data, and it does not matter whether its caller learns of the success.
+// one write: all heads watch the data, and it does not matter whether its caller learns of the success.
 
-// readSize reads the size. While there is none, or the data are foreign, the last one counts. But the first look writes one, or
-// fails: the directory was made again since Enter. The error is that of Enter if the size can't serve the call any more: it would
-// wait for a Resize, and all behind it too.
+// readSize reads the size. If the directory has none, it was made again since Enter: the first look writes the one that Enter has
+// found. Later looks keep the one that they know, also when the data are foreign, which is an error of the first. Another error is
+// that of Enter if the size can't serve the call any more: it would wait for a Resize, and all behind it too.
 func (w *waiter) readSize(ctx context.Context) error {
 	first := !w.e.queued
 	d, stat, err := w.e.q.readData(ctx, w.t.s)
