@@ -24,7 +24,8 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write testdata/costs.txt anew")
+// rewrite is datadriven's flag.
+var rewrite = flag.Lookup("rewrite")
 
 // What each call costs on the wire is in testdata/costs.txt: the requests of the client that makes it, how many of them are
 // writes, the notifications that it gets, and the bytes in both directions. Pings are left out, and so are the names of this
@@ -44,7 +45,7 @@ func TestTheCostsAreThoseOfTheTable(t *testing.T) {
 			})
 		})
 	}
-	if *rewrite {
+	if rewrite.Value.String() == "true" {
 		require.NoError(t, os.WriteFile(table, []byte(got.String()), 0o644))
 	}
 	want, err := os.ReadFile(table)

@@ -43,18 +43,31 @@ func TestEveryScenarioHasTestsThatNameIt(t *testing.T) {
 }
 
 // namedScenarios returns the tests of all modules that name a scenario, in their names or doc comments, as
-// "zklock.TestX".
+// "zklock.TestX", and the scenes of zklock's scripts that do.
 func namedScenarios(t *testing.T) map[int]map[string]bool {
 	t.Helper()
 	named := map[int]map[string]bool{}
-	eachTest(t, func(name, doc string) {
-		for _, n := range numbersIn(name[strings.LastIndex(name, ".")+1:], doc) {
+	names := func(test string, scenarios []int) {
+		for _, n := range scenarios {
 			if named[n] == nil {
 				named[n] = map[string]bool{}
 			}
-			named[n][name] = true
+			named[n][test] = true
 		}
-	})
+	}
+	eachTest(t, func(name, doc string) { names(name, numbersIn(name[strings.LastIndex(name, ".")+1:], doc)) })
+	scripts, err := filepath.Glob(root + "/zklock/testdata/scripts/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, scripts)
+	for _, p := range scripts {
+		text, err := os.ReadFile(p)
+		require.NoError(t, err)
+		for line := range strings.Lines(string(text)) {
+			if scene, ok := strings.CutPrefix(line, "scene "); ok {
+				names(filepath.Base(p)+": "+strings.TrimSpace(scene), numbersIn("", scene))
+			}
+		}
+	}
 	return named
 }
 

@@ -1,0 +1,367 @@
+package zklock_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/tests/locktest"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
+)
+
+// stageVerbs are what happens to no client in particular. Those that have something to tell return it.
+var stageVerbs map[string]func(a scriptArgs) string
+
+// callVerbs are what a client's call does: a.word(0) is its name.
+var callVerbs map[string]func(a scriptArgs) string
+
+func init() {
+	stageVerbs = map[string]func(a scriptArgs) string{
+		// scene ends the scene before. What follows it is for the reader.
+		"scene": func(a scriptArgs) string { a.end(a.at); return "" },
+
+		"sleep": func(a scriptArgs) string { time.Sleep(a.duration(a.word(0))); return "" },
+		// await 30s a: until a's call has returned, or a's hold has ended
+		"await": func(a scriptArgs) string {
+			c := a.calls[a.word(1)]
+			require.NotNil(a, c, a.at)
+			var over <-chan struct{} = c.over
+			if c.hold != nil {
+				over = c.hold.Context().Done()
+			}
+			select {
+			case <-over:
+			case <-time.After(a.duration(a.word(0))):
+				require.Fail(a, "not in time", a.at)
+			}
+			return ""
+		},
+
+		// show /l: whose znodes are there
+		"show": func(a scriptArgs) string {
+			dir := a.word(0)
+			var owners []string
+			for _, name := range locktest.Contenders(a.Server.Children(dir)) {
+				owners = append(owners, a.owner(dir+"/"+name))
+			}
+			return dir + ": " + cmp.Or(strings.Join(owners, " "), "nobody")
+		},
+		// watches: what each client watches
+		"watches": func(a scriptArgs) string {
+			var lines []string
+			for _, name := range a.names() {
+				var on []string
+				for _, p := range a.Watched(a.clients[name].SessionID()) {
+					on = append(on, a.owner(p))
+				}
+				slices.Sort(on)
+				lines = append(lines, name+" watches "+cmp.Or(strings.Join(on, " "), "nothing"))
+			}
+			return strings.Join(lines, "\n")
+		},
+		// sessions: who still has the first one
+		"sessions": func(a scriptArgs) string {
+			var lines []string
+			for _, name := range a.names() {
+				which := "another session"
+				if a.clients[name].SessionID() == a.first[name] {
+					which = "its first session"
+				}
+				lines = append(lines, name+" has "+which)
+			}
+			return strings.Join(lines, "\n")
+		},
+
+		"create": func(a scriptArgs) string { a.Dir(a.word(0)); return "" },
+		"delete": func(a scriptArgs) string {
+			for _, p := range a.words {
+				if c := a.calls[p]; c != nil {
+					p = a.node(c)
+				}
+				require.NoError(a, a.Server.Delete(p), a.at)
+			}
+			return ""
+		},
+		"delete-all": func(a scriptArgs) string { require.NoError(a, a.Server.DeleteAll(a.word(0)), a.at); return "" },
+		"set": func(a scriptArgs) string {
+			p := a.word(0)
+			if c := a.calls[p]; c != nil {
+				p = a.node(c)
+			}
+			require.NoError(a, a.Server.SetData(p, []byte(strings.Join(a.words[1:], " "))), a.at)
+			return ""
+		},
+		"data": func(a scriptArgs) string {
+			n, ok := a.Server.Node(a.word(0))
+			if !ok {
+				return "no such znode"
+			}
+			return fmt.Sprintf("%q", n.Data)
+		},
+		"sequence": func(a scriptArgs) string {
+			require.NoError(a, a.Server.SetSequence(a.word(0), int32(a.number(1))), a.at)
+			return ""
+		},
+		"expire": func(a scriptArgs) string {
+			require.NoError(a, a.Server.Expire(a.client(a.word(0)).SessionID()), a.at)
+			return ""
+		},
+
+		"follower": func(a scriptArgs) string { a.members[a.word(0)] = a.Follower(); return "" },
+		"lag":      func(a scriptArgs) string { a.member(0).Lag(a.number(1)); return "" },
+		"cut-off":  func(a scriptArgs) string { a.member(0).CutOff(); return "" },
+		"heal":     func(a scriptArgs) string { a.member(0).Heal(); return "" },
+		"down":     func(a scriptArgs) string { a.member(0).Down(); return "" },
+		"up":       func(a scriptArgs) string { a.member(0).Up(); return "" },
+		"drop":     func(a scriptArgs) string { a.member(0).DropConnections(); return "" },
+
+		// fault f close-after create path=/l/* of=a nth=2 times=1 at=leader
+		"fault":   func(a scriptArgs) string { return a.inject() },
+		"release": func(a scriptArgs) string { a.faults[a.word(0)].Release(); return "" },
+		"remove":  func(a scriptArgs) string { a.faults[a.word(0)].Remove(); return "" },
+		"hits": func(a scriptArgs) string {
+			return fmt.Sprintf("%s has struck %d times", a.word(0), a.faults[a.word(0)].Hits())
+		},
+	}
+
+	callVerbs = map[string]func(a scriptArgs) string{
+		// connect session=4s at=follower
+		"connect": func(a scriptArgs) string {
+			var opts []zklock.Option
+			if d := a.option("session"); d != "" {
+				opts = append(opts, zklock.WithSessionTimeout(a.duration(d)))
+			}
+			if at := a.option("at"); at != "" {
+				a.clients[a.word(0)] = a.ClientAt(a.members[at], opts...)
+				a.first[a.word(0)] = a.clients[a.word(0)].SessionID()
+				return ""
+			}
+			a.client(a.word(0), opts...)
+			return ""
+		},
+		"lead-to": func(a scriptArgs) string { a.client(a.word(0)).LeadTo(a.member(1)); return "" },
+		"close":   func(a scriptArgs) string { require.NoError(a, a.client(a.word(0)).Close(), a.at); return "" },
+
+		"lock":     func(a scriptArgs) string { return a.start(a, a.words[1:2], a.mutex().Lock) },
+		"try-lock": func(a scriptArgs) string { return a.start(a, a.words[1:2], a.mutex().TryLock) },
+		"write":    func(a scriptArgs) string { return a.start(a, a.words[1:2], a.rwMutex().Lock) },
+		"try-write": func(a scriptArgs) string {
+			return a.start(a, a.words[1:2], a.rwMutex().TryLock)
+		},
+		"read":     func(a scriptArgs) string { return a.start(a, a.words[1:2], a.rwMutex().RLock) },
+		"try-read": func(a scriptArgs) string { return a.start(a, a.words[1:2], a.rwMutex().TryRLock) },
+		// acquire /s 2 of 3
+		"acquire": func(a scriptArgs) string {
+			return a.start(a, a.words[1:2], locktest.Permits(a.semaphore(a.number(4)), a.number(2)))
+		},
+		"try-acquire": func(a scriptArgs) string {
+			sem, n := a.semaphore(a.number(4)), a.number(2)
+			return a.start(a, a.words[1:2], func(ctx context.Context) (context.Context, *zklock.Hold, error) { return sem.TryAcquire(ctx, n) })
+		},
+		"resize": func(a scriptArgs) string {
+			return a.word(0) + " resize: " + errorNames(a.semaphore(1).Resize(a.Context(), a.number(2)))
+		},
+		"size": func(a scriptArgs) string {
+			size, free, err := a.semaphore(1).Size(a.Context())
+			if err != nil {
+				return errorNames(err)
+			}
+			return fmt.Sprintf("%d permits, %d free", size, free)
+		},
+		// lock-all /m/a /m/b
+		"lock-all": func(a scriptArgs) string {
+			return a.start(a, a.words[1:], a.client(a.word(0)).MultiLock(a.words[1:], a.lockOptions()...).Lock)
+		},
+		"try-lock-all": func(a scriptArgs) string {
+			return a.start(a, a.words[1:], a.client(a.word(0)).MultiLock(a.words[1:], a.lockOptions()...).TryLock)
+		},
+		// campaign /e value rank=3
+		"campaign": func(a scriptArgs) string {
+			value := strings.Join(a.words[2:], " ")
+			return a.start(a, a.words[1:2], locktest.Campaign(a.election(), value))
+		},
+		"leader": func(a scriptArgs) string {
+			leader, err := a.election().Leader(a.Context())
+			if err != nil {
+				return errorNames(err)
+			}
+			return fmt.Sprintf("the leader's value is %q", leader.Value)
+		},
+		"proclaim": func(a scriptArgs) string {
+			c := a.calls[a.word(0)]
+			e := a.client(a.word(0)).Election(c.paths[0])
+			return "proclaim: " + errorNames(e.Proclaim(a.Context(), c.hold, []byte(a.word(1))))
+		},
+
+		"cancel": func(a scriptArgs) string { a.call().cancel(); return "" },
+		"unlock": func(a scriptArgs) string {
+			c := a.call()
+			require.NotNil(a, c.hold, "%s: it does not hold", a.at)
+			a.mu.Lock()
+			c.unlocked = true
+			a.mu.Unlock()
+			if err := c.hold.Unlock(); err != nil {
+				return a.word(0) + " unlock: " + errorNames(err)
+			}
+			return ""
+		},
+		"check": func(a scriptArgs) string {
+			return a.word(0) + " check: " + errorNames(a.call().hold.Check(a.Context()))
+		},
+		"holds?": func(a scriptArgs) string {
+			c := a.call()
+			if c.hold == nil {
+				return a.word(0) + " has no hold"
+			}
+			return a.word(0) + "'s hold: " + errorNames(c.hold.Err())
+		},
+	}
+}
+
+// call returns the call that the line names.
+func (a scriptArgs) call() *scriptCall {
+	a.Helper()
+	c := a.calls[a.word(0)]
+	require.NotNil(a, c, "%s: no such call", a.at)
+	return c
+}
+
+// node returns the znode of a call.
+func (a scriptArgs) node(c *scriptCall) string {
+	a.Helper()
+	if c.hold != nil {
+		return c.hold.Node()
+	}
+	dir, id := c.paths[0], a.client(c.name).SessionID()
+	for _, name := range slices.Backward(locktest.Contenders(a.Server.Children(dir))) {
+		if n, _ := a.Server.Node(path.Join(dir, name)); n.Stat.EphemeralOwner == id {
+			return path.Join(dir, name)
+		}
+	}
+	require.Fail(a, "no znode", "%s: of %s", a.at, c.name)
+	return ""
+}
+
+// names returns the clients' names in order.
+func (st *stage) names() []string {
+	var names []string
+	for name := range st.clients {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (a scriptArgs) member(i int) *zktest.Member {
+	a.Helper()
+	name := "leader"
+	if i < len(a.words) {
+		name = a.word(i)
+	}
+	require.NotNil(a, a.members[name], "%s: no such server", a.at)
+	return a.members[name]
+}
+
+func (a scriptArgs) mutex() *zklock.Mutex {
+	return a.client(a.word(0)).Mutex(a.word(1), a.lockOptions()...)
+}
+
+func (a scriptArgs) rwMutex() *zklock.RWMutex {
+	return a.client(a.word(0)).RWMutex(a.word(1), a.lockOptions()...)
+}
+
+func (a scriptArgs) semaphore(size int) *zklock.Semaphore {
+	return a.client(a.word(0)).Semaphore(a.word(1), size, a.lockOptions()...)
+}
+
+func (a scriptArgs) election() *zklock.Election {
+	rank := a.option("rank")
+	e := a.client(a.word(0)).Election(a.word(1), a.lockOptions()...)
+	if rank != "" {
+		n := 0
+		_, err := fmt.Sscan(rank, &n)
+		require.NoError(a, err, a.at)
+		return e.WithRank(n)
+	}
+	return e
+}
+
+// lockOptions takes the options of a lock: max-wait=1s max-hold=1m owner=x with=reentrancy,handoff,container
+func (a scriptArgs) lockOptions() []zklock.LockOption {
+	a.Helper()
+	var opts []zklock.LockOption
+	if d := a.option("max-wait"); d != "" {
+		opts = append(opts, zklock.WithMaxWait(a.duration(d)))
+	}
+	if d := a.option("max-hold"); d != "" {
+		opts = append(opts, zklock.WithMaxHold(a.duration(d)))
+	}
+	for _, with := range strings.FieldsFunc(a.option("with"), func(r rune) bool { return r == ',' }) {
+		opt, ok := map[string]zklock.LockOption{
+			"reentrancy": zklock.WithReentrancy(), "handoff": zklock.WithLocalHandoff(), "container": zklock.WithContainer(),
+		}[with]
+		require.True(a, ok, "%s: %s", a.at, with)
+		opts = append(opts, opt)
+	}
+	return opts
+}
+
+// inject puts a fault into effect: its name, what it does, and the operations that it strikes.
+func (a scriptArgs) inject() string {
+	a.Helper()
+	kinds := map[string]fault.Fault{
+		"close-before": fault.CloseBefore(), "close-after": fault.CloseAfter(), "drop-request": fault.DropRequest(),
+		"drop-reply": fault.DropReply(), "hold": fault.Hold(), "hold-reply": fault.HoldReply(), "freeze": fault.Freeze(),
+		"freeze-replies": fault.FreezeReplies(), "freeze-requests": fault.FreezeRequests(), "refuse": fault.Refuse(),
+		"expire-session": fault.ExpireSession(), "cut-short": fault.Truncate(9), "stall": fault.Stall(0), "stall-within": fault.Stall(19),
+		"no-auth": fault.Answer(fault.CodeNoAuth), "unimplemented": fault.Answer(fault.CodeUnimplemented),
+		"bad-arguments": fault.Answer(fault.CodeBadArguments), "answer-ok": fault.Answer(fault.CodeOK),
+	}
+	f, ok := kinds[a.word(1)]
+	require.True(a, ok, "%s: no such fault", a.at)
+	var ops []fault.Op
+	for _, word := range a.words[2:] {
+		i := slices.IndexFunc(scriptOps, func(op fault.Op) bool { return op.String() == word })
+		require.GreaterOrEqual(a, i, 0, "%s: no such operation: %s", a.at, word)
+		ops = append(ops, scriptOps[i])
+	}
+	if ops != nil {
+		f = f.Op(ops...)
+	}
+	if p := a.option("path"); p != "" {
+		f = f.Path(p)
+	}
+	if of := a.option("of"); of != "" {
+		f = f.Session(a.client(of).SessionID())
+	}
+	for key, count := range map[string]func(int) fault.Fault{"nth": f.Nth, "times": f.Times, "after": f.After} {
+		if text := a.option(key); text != "" {
+			n := 0
+			_, err := fmt.Sscan(text, &n)
+			require.NoError(a, err, a.at)
+			f = count(n)
+		}
+	}
+	if at := a.option("at"); at != "" {
+		a.faults[a.word(0)] = a.members[at].Inject(f)
+	} else {
+		a.faults[a.word(0)] = a.Server.Inject(f)
+	}
+	synctest.Wait()
+	return ""
+}
+
+var scriptOps = []fault.Op{
+	fault.OpCreate, fault.OpCreate2, fault.OpCreateContainer, fault.OpDelete, fault.OpExists, fault.OpGetData, fault.OpSetData,
+	fault.OpGetChildren, fault.OpGetChildren2, fault.OpSync, fault.OpPing, fault.OpMulti, fault.OpMultiRead, fault.OpSetWatches,
+	fault.OpSetWatches2, fault.OpNotify, fault.OpConnect, fault.OpCloseSession,
+}
