@@ -1,5 +1,7 @@
 package recipe
 
+import "slices"
+
 // Kind is what a contender wants. It determines which contenders are in its way.
 type Kind int
 
@@ -61,14 +63,7 @@ func (k Kind) String() string { return k.facts().name }
 func (k Kind) Shares(other Kind) bool { return k == other || k.WaitsFor(other) || other.WaitsFor(k) }
 
 // WaitsFor reports whether a contender of kind before is in the way of one of kind k that comes later.
-func (k Kind) WaitsFor(before Kind) bool {
-	for _, w := range k.facts().waitsFor {
-		if w == before {
-			return true
-		}
-	}
-	return false
-}
+func (k Kind) WaitsFor(before Kind) bool { return slices.Contains(k.facts().waitsFor, before) }
 
 // Alone reports whether nobody else holds beside a holder of kind k, so that it may leave by a release mark.
 func (k Kind) Alone() bool { return k.facts().alone }

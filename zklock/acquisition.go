@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -77,7 +78,11 @@ func (h *Hold) tellAcquired(i LockInfo, began time.Time, joined uint64) {
 			_ = h.Unlock() // the panic goes on
 		}
 	}()
-	h.a.c.tellAcquired(i)
+	event := "lock acquired"
+	if joined != 0 {
+		event = "lock acquired again"
+	}
+	h.a.c.tell(slog.LevelDebug, event, h.a.c.opts.hooks.Acquired, i)
 	told = true
 }
 
@@ -117,7 +122,11 @@ func (a *acquisition) endLost(cause error) {
 func (a *acquisition) afterLoss(cause error) {
 	defer a.c.ends.Done()
 	a.ticket.Lose(cause)
-	a.c.tellLost(a.after(cause))
+	level := slog.LevelWarn
+	if errors.Is(cause, ErrClosed) {
+		level = slog.LevelInfo // it is Close's doing
+	}
+	a.c.tell(level, "lock lost", a.c.opts.hooks.Lost, a.after(cause))
 }
 
 // whole returns the call with the hold's token and znode.
@@ -162,7 +171,7 @@ func (a *acquisition) release(ctx context.Context) error {
 	case errors.Is(err, queue.ErrTaken):
 		err = fmt.Errorf("%w, and the other places are being given up: %w", ErrNodeDeleted, err)
 	}
-	a.c.tellReleased(a.after(err))
+	a.c.tell(slog.LevelDebug, "lock released", a.c.opts.hooks.Released, a.after(err))
 	return err
 }
 

@@ -43,7 +43,6 @@ type Client struct {
 // Errors: ErrInvalid, ErrPath: the connect string or an option is wrong; no I/O has been done. ErrAuth: credentials were refused.
 // ErrUnreachable, with ctx's: what each server has answered. Nothing is left behind.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
-	needContext(ctx)
 	c, err := Open(connect, opts...)
 	if err != nil {
 		return nil, err
@@ -104,7 +103,6 @@ func (c *Client) established(ctx context.Context) error {
 // Call it before the process exits; log.Fatal and os.Exit skip deferred calls. Without it, a lock may stay until the session
 // times out.
 func (c *Client) Close() error {
-	c.need()
 	c.mu.Lock()
 	c.cancel(closedError{})
 	c.mu.Unlock()
@@ -130,20 +128,19 @@ func (c *Client) countEnd() bool {
 
 // spawn runs fn in a goroutine that Close joins; fn must end soon after the Client was closed. False: Close came first.
 func (c *Client) spawn(fn func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
-		return false
+	open := c.countEnd()
+	if open {
+		go func() {
+			defer c.ends.Done()
+			fn()
+		}()
 	}
-	c.ends.Go(fn)
-	return true
+	return open
 }
 
 // Session returns the current session, for the program's own znodes; it waits for one as long as ctx lasts. When it ends the Client
 // opens another: ask again, and don't keep it. ErrClosed: the Client was closed.
 func (c *Client) Session(ctx context.Context) (session.Session, error) {
-	c.need()
-	needContext(ctx)
 	s, err := c.await(ctx)
 	if err != nil {
 		return nil, err
@@ -156,6 +153,5 @@ type ownZnodes struct{ session.Session }
 
 // String returns the connect string, which has no credentials, and the state of the session.
 func (c *Client) String() string {
-	c.need()
 	return "client of " + text.Foreign(c.connect) + " (" + c.present.Load().session.State().String() + ")"
 }

@@ -27,7 +27,6 @@ func (c *Client) Election(path string, opts ...LockOption) *Election {
 // WithRank returns the election for candidates of rank n, 0 to 1<<31−1; without it rank 0. When the leader goes, the
 // highest rank in line leads next, equal ranks by arrival: with a rank for each release, a rolling update hands over once.
 func (e *Election) WithRank(n int) *Election {
-	use(context.Background(), e)
 	ranked := *e
 	if ranked.rank = n; (n < 0 || n > recipe.MaxRank) && ranked.err == nil {
 		ranked.err = fmt.Errorf("%w: rank %d: is not between 0 and %d", ErrInvalid, n, recipe.MaxRank)
@@ -37,7 +36,7 @@ func (e *Election) WithRank(n int) *Election {
 
 // Campaign waits until this candidate leads, with value for others to read. Contract and errors are those of Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, value []byte) (context.Context, *Hold, error) {
-	return use(ctx, e).candidate(value).acquire(ctx, "campaign", LockInfo{Kind: kindElection})
+	return e.candidate(value).acquire(ctx, "campaign", LockInfo{Kind: kindElection})
 }
 
 func (l lock) candidate(value []byte) *lock {
@@ -56,8 +55,6 @@ func (l lock) candidate(value []byte) *lock {
 // trip. ErrLost, ErrUnlocked or ErrClosed: this candidate no longer leads, and the value was not changed. ErrUnknownOutcome: it
 // may have been changed.
 func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error {
-	use(ctx, e)
-	term.need()
 	c := e.candidate(value)
 	err := c.err
 	if err == nil && (term.a.info.Kind != kindElection || term.a.info.Path != e.path) {
@@ -84,7 +81,7 @@ func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error
 // that of a campaign that can't succeed (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithMaxWait). After any other error it
 // campaigns again, a second later.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, term *Hold) error) error {
-	c := use(ctx, e).c
+	c := e.c
 	needFunction(lead == nil)
 	for first := true; ; first = false {
 		asked := time.Now()
@@ -158,7 +155,7 @@ type Leader struct {
 // or as long as there is no connection and ctx lasts.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	var leader Leader
-	err := use(ctx, e).withSession(ctx, "leader", func(s *session.Session) error {
+	err := e.withSession(ctx, "leader", func(s *session.Session) error {
 		if err := s.Sync(ctx, e.path); err != nil {
 			return err
 		}
@@ -193,7 +190,6 @@ func (e *Election) first(ctx context.Context, s *session.Session) (string, error
 // It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair then has that error. Each use of the
 // sequence starts over.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
-	use(ctx, e)
 	return func(yield func(Leader, error) bool) {
 		if e.err != nil {
 			yield(Leader{}, e.fail("observe", e.err))

@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"path"
 	"slices"
@@ -123,43 +122,9 @@ func bare(err error) string {
 	return strings.ReplaceAll(msg, zk.ErrNoAuth.Error(), "refused by an access list")
 }
 
-// The functions below panic for mistakes in the program that no input can cause: see the package comment.
-
-func needContext(ctx context.Context) {
-	if ctx == nil {
-		panic("zklock: nil context")
-	}
-}
-
+// needFunction panics for a mistake in the program before anything else happens: see the package comment.
 func needFunction(missing bool) {
 	if missing {
 		panic("zklock: nil function")
-	}
-}
-
-func (c *Client) need() {
-	if c == nil || c.ctx == nil {
-		panic("zklock: nil or zero Client: Dial returns one")
-	}
-}
-
-// use returns the lock inside a lock of any kind, and panics if that, its Client or ctx is nil or the zero value.
-func use[K any, P interface {
-	*K
-	inside() *lock
-}](ctx context.Context, kind P) *lock {
-	if kind == nil || kind.inside().c == nil {
-		panic("zklock: nil or zero value of a lock, or one of a nil Client: Client.Mutex and its like return one")
-	}
-	kind.inside().c.need()
-	needContext(ctx)
-	return kind.inside()
-}
-
-func (l *lock) inside() *lock { return l }
-
-func (h *Hold) need() {
-	if h == nil || h.a == nil {
-		panic("zklock: nil or zero Hold: Lock returns one when its error is nil")
 	}
 }

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -43,7 +41,6 @@ type Hold struct {
 // After a stop of the process that outlasted the lease, it shows the loss when asked, and wakes a select mostly within a
 // millisecond.
 func (h *Hold) Context() context.Context {
-	h.need()
 	return &h.ctx
 }
 
@@ -78,14 +75,12 @@ func (h *Hold) bind(a *acquisition, caller context.Context) {
 
 // Err returns nil while the lock is held, and then the cause of Context's end.
 func (h *Hold) Err() error {
-	h.need()
 	h.ctx.look()
 	return context.Cause(h.ctx.Context)
 }
 
 // Token returns the fencing token. Reentrant holds share it.
 func (h *Hold) Token() Token {
-	h.need()
 	return Token(h.a.ticket.Czxid())
 }
 
@@ -93,19 +88,16 @@ func (h *Hold) Token() Token {
 // session or znode are removed by force. Each answered heartbeat moves it on. When nothing is heard any more, the context ends at
 // least a twentieth of the session timeout before it (0.5 s by default), in which the work can stop.
 func (h *Hold) SafeUntil() time.Time {
-	h.need()
 	return h.ctx.s.SafeUntil()
 }
 
 // Node returns the path of our znode, below the chroot; of a MultiLock's, the first path's.
 func (h *Hold) Node() string {
-	h.need()
 	return h.a.ticket.Nodes()[0]
 }
 
 // Nodes returns the paths of our znodes: one, or for a MultiLock one for each path.
 func (h *Hold) Nodes() []string {
-	h.need()
 	return slices.Clone(h.a.ticket.Nodes())
 }
 
@@ -114,8 +106,6 @@ func (h *Hold) Nodes() []string {
 // Errors: ErrLost: it is not, and the hold is lost from then on. ErrUnlocked, ErrClosed: this hold was released, or the Client
 // closed. ctx's says nothing about the lock.
 func (h *Hold) Check(ctx context.Context) error {
-	h.need()
-	needContext(ctx)
 	err := h.Err()
 	if err == nil {
 		err = h.a.ticket.Check(ctx)
@@ -132,8 +122,6 @@ func (h *Hold) Check(ctx context.Context) error {
 //   - ErrLost, ErrUnlocked, ErrClosed: the lock was not ours any more.
 //   - An operation's own (zk.ErrBadVersion, …): the ensemble refused it.
 func (h *Hold) Multi(ctx context.Context, ops ...session.Op) ([]zk.MultiResponse, error) {
-	h.need()
-	needContext(ctx)
 	resps, err := h.a.ticket.Multi(ctx, h.Err, ops...)
 	if errors.Is(err, queue.ErrGone) && h.Err() == nil { // the hold is about to end
 		err = errors.Join(err, ErrNodeDeleted)
@@ -147,7 +135,6 @@ func (h *Hold) Multi(ctx context.Context, ops ...session.Op) ([]zk.MultiResponse
 // Nil: the lock was ours until now. ErrLost: it had been lost, with the cause. ErrUnlocked: it was released before, and this call
 // has done nothing.
 func (h *Hold) Unlock() error {
-	h.need()
 	return h.fail("unlock", h.unlock())
 }
 
@@ -186,11 +173,7 @@ func (h *Hold) ownEnd(caller context.Context, err error) error {
 
 // String names the lock, the token, and how the hold has ended.
 func (h *Hold) String() string {
-	var paths []string
-	for _, node := range h.Nodes() {
-		paths = append(paths, path.Dir(node))
-	}
-	s := "hold of " + text.Foreign(strings.Join(paths, ", ")) + ", token " + strconv.FormatInt(int64(h.Token()), 10)
+	s := "hold of " + text.Foreign(h.a.info.Path) + ", token " + strconv.FormatInt(int64(h.Token()), 10)
 	switch err := h.Err(); {
 	case errors.Is(err, ErrUnlocked):
 		s += ", released"

@@ -2,8 +2,8 @@ package zklock
 
 import (
 	"context"
-	"errors"
 	"log/slog"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -110,20 +110,22 @@ type LockInfo struct {
 // lastCall numbers the calls of the process.
 var lastCall atomic.Uint64
 
-// tell logs an event of a lock, and then calls its hook, which may be nil. Package session logs the sessions' changes.
-func (c *Client) tell(level slog.Level, event string, hook func(LockInfo), i LockInfo, more ...slog.Attr) {
+// tell logs an event of a lock, with what i has of it, and then calls its hook, which may be nil. Package session logs the
+// sessions' changes.
+func (c *Client) tell(level slog.Level, event string, hook func(LockInfo), i LockInfo) {
 	if c.log.Enabled(i.Context, level) {
 		attrs := []slog.Attr{slog.Uint64("call", i.Call), slog.String("kind", i.Kind), slog.String("path", i.Path)}
-		if i.Owner != "" {
-			attrs = append(attrs, slog.String("owner", i.Owner))
+		for _, a := range []slog.Attr{
+			slog.String("owner", i.Owner), slog.Int("permits", i.Permits), slog.Bool("try", i.Try),
+			slog.Int("ahead", i.Ahead), slog.String("holder", i.Holder), slog.String("who", i.Who),
+			slog.Int64("token", int64(i.Token)), slog.String("node", i.Node), slog.Uint64("joined", i.Joined),
+			slog.Duration("waited", i.Waited), slog.Duration("held", i.Held), slog.Any("error", i.Err),
+		} {
+			if v := a.Value.Any(); v != nil && !reflect.ValueOf(v).IsZero() {
+				attrs = append(attrs, a)
+			}
 		}
-		if i.Permits > 0 {
-			attrs = append(attrs, slog.Int("permits", i.Permits))
-		}
-		if i.Try {
-			attrs = append(attrs, slog.Bool("try", true))
-		}
-		c.log.LogAttrs(i.Context, level, event, append(attrs, more...)...)
+		c.log.LogAttrs(i.Context, level, event, attrs...)
 	}
 	if hook != nil {
 		hook(i)
@@ -133,48 +135,4 @@ func (c *Client) tell(level slog.Level, event string, hook func(LockInfo), i Loc
 // tellsWaits reports whether a user's function is called while a call waits.
 func (c *Client) tellsWaits(ctx context.Context) bool {
 	return c.opts.hooks.Queued != nil || c.opts.hooks.Retried != nil || c.log.Enabled(ctx, slog.LevelDebug)
-}
-
-func (t Token) attr() slog.Attr { return slog.Int64("token", int64(t)) }
-
-func (c *Client) tellAsked(i LockInfo) {
-	c.tell(slog.LevelDebug, "lock asked for", c.opts.hooks.Asked, i)
-}
-
-func (c *Client) tellQueued(i LockInfo) {
-	c.tell(slog.LevelDebug, "lock queued", c.opts.hooks.Queued, i,
-		slog.Int("ahead", i.Ahead), slog.String("holder", i.Holder), slog.String("who", i.Who))
-}
-
-func (c *Client) tellAcquired(i LockInfo) {
-	event, more := "lock acquired", slog.Duration("waited", i.Waited)
-	if i.Joined != 0 {
-		event, more = "lock acquired again", slog.Uint64("joined", i.Joined)
-	}
-	c.tell(slog.LevelDebug, event, c.opts.hooks.Acquired, i, i.Token.attr(), slog.String("node", i.Node), more)
-}
-
-func (c *Client) tellFailed(i LockInfo) {
-	c.tell(slog.LevelDebug, "lock not acquired", c.opts.hooks.Failed, i, slog.Duration("waited", i.Waited), slog.Any("error", i.Err))
-}
-
-func (c *Client) tellReleased(i LockInfo) {
-	more := []slog.Attr{i.Token.attr(), slog.Duration("held", i.Held)}
-	if i.Err != nil {
-		more = append(more, slog.Any("error", i.Err))
-	}
-	c.tell(slog.LevelDebug, "lock released", c.opts.hooks.Released, i, more...)
-}
-
-// tellLost warns of a loss, unless it is Close's doing.
-func (c *Client) tellLost(i LockInfo) {
-	level := slog.LevelWarn
-	if errors.Is(i.Err, ErrClosed) {
-		level = slog.LevelInfo
-	}
-	c.tell(level, "lock lost", c.opts.hooks.Lost, i, i.Token.attr(), slog.Duration("held", i.Held), slog.Any("cause", i.Err))
-}
-
-func (c *Client) tellRetried(i LockInfo) {
-	c.tell(slog.LevelDebug, "lock step retried", c.opts.hooks.Retried, i, slog.Any("error", i.Err))
 }

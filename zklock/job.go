@@ -44,7 +44,6 @@ func (c *Client) Job(path string, opts ...LockOption) *Job {
 
 // AtMostOnce returns the same job with runs that are recorded before the function is called.
 func (j *Job) AtMostOnce() *Job {
-	use(context.Background(), j)
 	most := *j
 	most.atMostOnce = true
 	return &most
@@ -65,7 +64,6 @@ func (j *Job) AtMostOnce() *Job {
 //     run may have been recorded, and is not made.
 //   - Any other: fn was called, and the error is Mutex.Do's.
 func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context) error) (JobRun, error) {
-	use(ctx, j)
 	needFunction(fn == nil)
 	if err := cmp.Or(j.err, checkKey(key)); err != nil {
 		return JobRun{}, notRunError{j.fail("once", err)}
@@ -83,7 +81,6 @@ func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context)
 // ensemble's: a call's is that at which it queued, again if its session ended. So make d less than the period that you mean: 20 h
 // for a nightly job. A run that was recorded by a clock that was ahead counts until then: see ForgetLast.
 func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
-	use(ctx, j)
 	needFunction(fn == nil)
 	if d <= 0 && j.err == nil {
 		return JobRun{}, notRunError{j.fail("every", fmt.Errorf("%w: every %v: is not positive", ErrInvalid, d))}
@@ -94,7 +91,6 @@ func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Co
 // Runs yields the recorded runs, in no particular order; the last one of Every has no key. It reads them in pages, and may miss
 // those that are recorded meanwhile. It ends with an error if there is one.
 func (j *Job) Runs(ctx context.Context) iter.Seq2[JobRun, error] {
-	use(ctx, j)
 	return func(yield func(JobRun, error) bool) {
 		stopped := false
 		err := j.withSession(ctx, "runs", func(s *session.Session) error {
@@ -118,7 +114,6 @@ var errStopped = errors.New("stopped by the caller")
 // Forget removes the run of key, so that the next Once runs the job again. False: there was none. It does not wait for the lock: a
 // run that is under way is still recorded, but for one of AtMostOnce. ErrConflict: what is there is not a run. ErrUnknownOutcome: it may be gone.
 func (j *Job) Forget(ctx context.Context, key string) (found bool, err error) {
-	use(ctx, j)
 	if err := checkKey(key); j.err == nil && err != nil {
 		return false, j.fail("forget", err)
 	}
@@ -127,7 +122,6 @@ func (j *Job) Forget(ctx context.Context, key string) (found bool, err error) {
 
 // ForgetLast is Forget for the run that Every has recorded.
 func (j *Job) ForgetLast(ctx context.Context) (found bool, err error) {
-	use(ctx, j)
 	return j.forget(ctx, "")
 }
 
@@ -162,7 +156,7 @@ func (j *Job) forget(ctx context.Context, key string) (found bool, err error) {
 // ForgetBefore removes the runs of Once that began before t, by the ensemble's clock, and returns how many it has removed,
 // also with an error.
 func (j *Job) ForgetBefore(ctx context.Context, t time.Time) (n int, err error) {
-	err = use(ctx, j).withSession(ctx, "forget", func(s *session.Session) error {
+	err = j.withSession(ctx, "forget", func(s *session.Session) error {
 		return j.pages(ctx, s, func(dir string, at int32, page []recorded) error {
 			for _, r := range page {
 				if r.Key == "" || !r.Began.Before(t) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -130,7 +131,7 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 	}
 	use.update(func() { use.waits[w] = struct{}{} })
 	defer use.update(func() { delete(use.waits, w) })
-	l.c.tellAsked(info)
+	l.c.tell(slog.LevelDebug, "lock asked for", l.c.opts.hooks.Asked, info)
 	h, err := l.reenter(caller, info.Kind)
 	if h != nil {
 		h.tellAcquired(info, began, h.a.info.Call)
@@ -146,7 +147,7 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 	if err != nil {
 		err = l.fail(op, l.explain(w.explain(ctx, err)))
 		info.Waited, info.Err = time.Since(began), err
-		l.c.tellFailed(info)
+		l.c.tell(slog.LevelDebug, "lock not acquired", l.c.opts.hooks.Failed, info)
 		return caller, nil, err
 	}
 	return h.work, h, nil
@@ -221,16 +222,23 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Calle
 		queues[i].Queued, queues[i].Retried = progress.Queued, progress.Retried
 	}
 	for {
-		s, err := l.c.await(ctx)
-		if err != nil {
+		var s *session.Session
+		if s, err = l.c.await(ctx); err != nil {
 			return nil, err
 		}
-		t, err := l.enter(ctx, s, queues, call.Try)
+		if call.Try {
+			t, err = queue.Try(ctx, s, queues...)
+		} else if t, err = queue.Enter(ctx, s, queues...); err == nil {
+			if err = t.Wait(ctx); err != nil {
+				l.c.giveUp(ctx, t)
+			}
+		}
 		switch {
 		case err == nil:
 			return t, nil
 		case errors.Is(err, queue.ErrOutranked):
 			errors.As(err, &aside)
+			queues[0].Since = t.Arrival()
 			continue // at the end of the line
 		case errors.Is(err, ErrNoRoom):
 			return nil, fmt.Errorf("%w: open another Client for more locks", err)
@@ -242,25 +250,6 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Calle
 		queues[0].Since = 0
 		progress.Retried(err) // our session is over, or our znode is gone: take another place
 	}
-}
-
-// enter takes a place in session s, and waits until it holds. After an error it has given up the place.
-func (l *lock) enter(ctx context.Context, s *session.Session, queues []queue.Queue, try bool) (*queue.Ticket, error) {
-	if try {
-		return queue.Try(ctx, s, queues...)
-	}
-	t, err := queue.Enter(ctx, s, queues...)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.Wait(ctx); err != nil {
-		l.c.giveUp(ctx, t)
-		if errors.Is(err, queue.ErrOutranked) {
-			queues[0].Since = t.Arrival()
-		}
-		return nil, err
-	}
-	return t, nil
 }
 
 // giveUp leaves a ticket that is no longer wanted. If ctx ends, the deletion goes on in the background.

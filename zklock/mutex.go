@@ -33,13 +33,13 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 //   - ErrDeadlock, ErrConflict: the caller holds this lock, or something else uses the path.
 //   - ErrClosed, ErrPath, ErrInvalid, ErrAuth, or the driver's (zk.ErrNoAuth, …) when the ensemble refuses a step.
 func (m *Mutex) Lock(ctx context.Context) (context.Context, *Hold, error) {
-	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: kindMutex})
+	return m.acquire(ctx, "lock", LockInfo{Kind: kindMutex})
 }
 
 // TryLock is Lock if no other contender holds the lock or waits for it, and ErrBusy otherwise, which costs reads only. It
 // waits for a connection, and for 0.3 s at most for the holder's name, never for another contender.
 func (m *Mutex) TryLock(ctx context.Context) (context.Context, *Hold, error) {
-	return use(ctx, m).acquire(ctx, "try lock", LockInfo{Kind: kindMutex, Try: true})
+	return m.acquire(ctx, "try lock", LockInfo{Kind: kindMutex, Try: true})
 }
 
 // Do calls fn while it holds the lock. fn's context ends with ctx and with the hold, whichever is first. The lock is released after
@@ -88,12 +88,12 @@ func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 // of the paths. Contract and errors are those of Mutex.Lock. With the context of a hold of one of the paths it is ErrDeadlock, with
 // reentrancy too, unless that hold is of exactly these paths.
 func (m *MultiLock) Lock(ctx context.Context) (context.Context, *Hold, error) {
-	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: kindMulti})
+	return m.acquire(ctx, "lock", LockInfo{Kind: kindMulti})
 }
 
 // TryLock takes all or none: ErrBusy, without a write, when one of the lines is not empty. See Mutex.TryLock.
 func (m *MultiLock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
-	return use(ctx, m).acquire(ctx, "try lock", LockInfo{Kind: kindMulti, Try: true})
+	return m.acquire(ctx, "try lock", LockInfo{Kind: kindMulti, Try: true})
 }
 
 // Do calls fn while it holds all: see Mutex.Do.

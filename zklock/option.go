@@ -54,8 +54,6 @@ func init() {
 	}
 	unsealed.Session = func(ctx context.Context, client any) (*zksession.Session, error) {
 		c := client.(*Client)
-		c.need()
-		needContext(ctx)
 		return c.await(ctx)
 	}
 }

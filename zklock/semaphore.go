@@ -38,13 +38,13 @@ func checkSize(size int) error {
 // ErrInvalid when n < 1 or n is greater than the size, ErrDeadlock when ctx comes from holds of this semaphore whose permits, with
 // n, are more than its size. Deadlock between callers is not detected.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (context.Context, *Hold, error) {
-	return use(ctx, s).acquire(ctx, "acquire", LockInfo{Kind: kindSemaphore, Permits: n})
+	return s.acquire(ctx, "acquire", LockInfo{Kind: kindSemaphore, Permits: n})
 }
 
 // TryAcquire returns the hold of n permits if they are free and no contender waits; else ErrBusy, which costs only reads.
 // See Mutex.TryLock.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (context.Context, *Hold, error) {
-	return use(ctx, s).acquire(ctx, "try acquire", LockInfo{Kind: kindSemaphore, Permits: n, Try: true})
+	return s.acquire(ctx, "try acquire", LockInfo{Kind: kindSemaphore, Permits: n, Try: true})
 }
 
 // Do calls fn while it holds n permits: see Mutex.Do.
@@ -58,7 +58,7 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 // Errors: ErrInvalid: the size is not positive. ErrConflict: the path has data that are not this library's. ErrUnknownOutcome: the
 // size may have been changed.
 func (s *Semaphore) Resize(ctx context.Context, size int) error {
-	l := use(ctx, s)
+	l := &s.lock
 	if err := checkSize(size); l.err == nil && err != nil {
 		return l.fail("resize", err)
 	}
@@ -70,7 +70,7 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 // Size returns how many permits the semaphore has at the ensemble, and how many of them no contender has or waits for. One that has
 // not been used has this Semaphore's size. ErrConflict: the path has data that are not this library's.
 func (s *Semaphore) Size(ctx context.Context) (size, free int, err error) {
-	l := use(ctx, s)
+	l := &s.lock
 	err = l.withSession(ctx, "size", func(z *session.Session) (err error) {
 		size, free, err = l.size.Free(ctx, z, l.queues(ctx, LockInfo{Kind: kindSemaphore})[0])
 		return err

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/zklock/locker/internal/queue"
-	zksession "github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/session"
 )
 
@@ -37,14 +37,16 @@ type SessionStatus struct {
 // Status returns what the Client has at one moment, without asking the ensemble: it never blocks, and may be called after Close,
 // and by hooks. A hold is in it until its Unlock is called, or it is known to be lost.
 func (c *Client) Status() Status {
-	c.need()
 	st := Status{Session: c.SessionStatus()}
-	waits, acquisitions := c.use.all()
-	for _, w := range waits {
-		i := w.queued()
-		i.Context, i.Since = nil, w.since
-		st.Waits = append(st.Waits, i)
-	}
+	var acquisitions []*acquisition
+	c.use.update(func() {
+		for w := range c.use.waits {
+			i := w.queued()
+			i.Context, i.Since = nil, w.since
+			st.Waits = append(st.Waits, i)
+		}
+		acquisitions = slices.Collect(maps.Keys(c.use.holds))
+	})
 	for _, a := range acquisitions {
 		if h, ok := a.status(); ok {
 			st.Holds = append(st.Holds, h)
@@ -58,11 +60,7 @@ func (c *Client) Status() Status {
 
 // SessionStatus is Status.Session. It costs the same however much is held: for a readiness probe.
 func (c *Client) SessionStatus() SessionStatus {
-	c.need()
-	return sessionStatus(c.present.Load().session)
-}
-
-func sessionStatus(s *zksession.Session) SessionStatus {
+	s := c.present.Load().session
 	return SessionStatus{ID: s.ID(), State: s.State(), Server: s.Server(), Timeout: s.Timeout(), TickTime: s.TickTime(), SafeUntil: s.SafeUntil(),
 		EphemeralBytes: s.EphemeralBytes(), Err: s.Err()}
 }
@@ -102,7 +100,7 @@ func (w *waiting) endOnPanic() {
 func (w *waiting) Queued(l queue.Line) {
 	w.c.use.update(func() { w.line = l })
 	defer w.endOnPanic()
-	w.c.tellQueued(w.queued())
+	w.c.tell(slog.LevelDebug, "lock queued", w.c.opts.hooks.Queued, w.queued())
 }
 
 func (w *waiting) Retried(cause error) {
@@ -110,7 +108,7 @@ func (w *waiting) Retried(cause error) {
 	defer w.endOnPanic()
 	i := w.info
 	i.Err = cause
-	w.c.tellRetried(i)
+	w.c.tell(slog.LevelDebug, "lock step retried", w.c.opts.hooks.Retried, i)
 }
 
 // explain adds to the error of a call whose ctx has ended, and that is not in line, why it had to begin again: the ensemble may
@@ -146,14 +144,4 @@ func (u *inUse) holding(paths []string, node string) bool {
 	}
 	u.mu.Unlock()
 	return slices.ContainsFunc(ofPaths, func(a *acquisition) bool { return slices.Contains(a.ticket.Nodes(), node) })
-}
-
-func (u *inUse) all() ([]waiting, []*acquisition) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	waits := make([]waiting, 0, len(u.waits))
-	for w := range u.waits {
-		waits = append(waits, *w)
-	}
-	return waits, slices.AppendSeq(make([]*acquisition, 0, len(u.holds)), maps.Keys(u.holds))
 }

@@ -98,7 +98,8 @@ func main() {
 	}
 }
 `
-	assert.Equal(t, "one at a time in the whole fleet\nends with <nil>\n", goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
+	const once = "one at a time in the whole fleet\n"
+	assert.Equal(t, once+once+"ends with <nil>\n", goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
 }
 
 func TestTheTestingPagesTestPasses(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -88,39 +88,6 @@ func writeAgain(ctx context.Context, s *session.Session, err error) bool {
 // renewFrom is half of the counter's range.
 const renewFrom = 1 << 30
 
-// renew replaces the directory, if it is empty, by one that is the same but for its counter. An error that matches
-// zk.ErrNotEmpty says that the directory has a child, and that nothing else prevents a renewal.
-func (q *Queue) renew(ctx context.Context, s *session.Session) error {
-	data, stat, err := s.Get(ctx, q.Dir)
-	if err != nil {
-		return err
-	}
-	if recipe.NewListing(nil, stat).Counter < renewFrom {
-		return errors.New("queue: another call has just renewed the directory")
-	}
-	acl, _, err := s.ACL(ctx, q.Dir)
-	if err != nil {
-		return err
-	}
-	for _, a := range acl {
-		if a.Scheme == "digest" && strings.HasSuffix(a.ID, ":x") {
-			return errors.New("queue: the digests of the directory's ACL are not shown to us")
-		}
-	}
-	dir := session.OpCreate{Path: q.Dir, Data: data, ACL: acl, Mode: session.Persistent}
-	var child []session.Op
-	// No request tells whether a directory is a container. Where we would make one, we take it for one, unless another
-	// program keeps data there, which must not be removed with it.
-	if _, ours := parseData(data); q.Container && ours {
-		// The ensemble never removes a container that has had no child, so this one gets one.
-		dir.Mode = session.Container
-		first := q.Dir + "/" + newID()
-		child = []session.Op{session.OpCreate{Path: first, ACL: q.ACL}, session.OpDelete{Path: first, Version: -1}}
-	}
-	_, err = s.Multi(ctx, append([]session.Op{session.OpDelete{Path: q.Dir, Version: stat.Version}, dir}, child...)...)
-	return err
-}
-
 // renewed renews the directory in the background when a znode of ours has left it, if it is time to and no child is left. A
 // failure needs no report: the next contender that leaves tries again.
 func (e *entry) renewed() {
@@ -129,9 +96,25 @@ func (e *entry) renewed() {
 	}
 	s, q := e.t.s, e.q
 	s.Go(func(ctx context.Context) {
-		stat, err := s.Exists(ctx, q.Dir)
-		if err == nil && stat.NumChildren == 0 && recipe.NewListing(nil, stat).Counter >= renewFrom {
-			_ = q.renew(ctx, s)
+		data, stat, err := s.Get(ctx, q.Dir)
+		if err != nil || stat.NumChildren > 0 || recipe.NewListing(nil, stat).Counter < renewFrom {
+			return
 		}
+		acl, _, err := s.ACL(ctx, q.Dir)
+		hidden := func(a zk.ACL) bool { return a.Scheme == "digest" && strings.HasSuffix(a.ID, ":x") } // not shown to us
+		if err != nil || slices.ContainsFunc(acl, hidden) {
+			return
+		}
+		dir := session.OpCreate{Path: q.Dir, Data: data, ACL: acl, Mode: session.Persistent}
+		ops := []session.Op{session.OpDelete{Path: q.Dir, Version: stat.Version}, dir}
+		// No request tells whether a directory is a container. Where we would make one, we take it for one, unless another
+		// program keeps data there, which must not be removed with it.
+		if _, ours := parseData(data); q.Container && ours {
+			// The ensemble never removes a container that has had no child, so this one gets one.
+			dir.Mode = session.Container
+			first := q.Dir + "/" + newID()
+			ops = []session.Op{ops[0], dir, session.OpCreate{Path: first, ACL: q.ACL}, session.OpDelete{Path: first, Version: -1}}
+		}
+		_, _ = s.Multi(ctx, ops...)
 	})
 }

@@ -213,8 +213,7 @@ func watchOwn(ctx context.Context, tickets ...*Ticket) {
 	}
 }
 
-// watchZnodes watches znodes in one request, and then finds out whose they are: a watch knows a znode by its name only,
-// which a neighbour's may have by now. No deletion after the watch is set is missed.
+// watchZnodes watches znodes in one request.
 func watchZnodes(ctx context.Context, s *session.Session, own []*entry) error {
 	nodes := make([]string, len(own))
 	for i, e := range own {
@@ -224,47 +223,21 @@ func watchZnodes(ctx context.Context, s *session.Session, own []*entry) error {
 	if err != nil {
 		return err
 	}
-	stats := ownStats(ctx, s, nodes)
 	for i, e := range own {
-		e.watched(ws[i], stats[i])
+		e.watched(ws[i])
 	}
 	return nil
 }
 
-// watched notes the watch on the znode, and what was found after it was set.
-func (e *entry) watched(w *session.Watch, found session.Node) {
+// watched notes the watch on the znode.
+func (e *entry) watched(w *session.Watch) {
 	t := e.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case errors.Is(found.Err, ErrGone):
+	if t.life == left || !e.unwatched() { // another call was first
 		w.Close()
-		t.s.Go(func(context.Context) { t.Missing(e.node) })
-	case t.life == left || !e.unwatched(): // another call was first
-		w.Close()
-	case found.Err != nil && !errors.Is(found.Err, zk.ErrNoAuth): // whose it is is unknown
-		w.Close()
-		sharedIn(t.s).toWatch.later(t)
-	default:
-		e.ownWatch = w
-		t.followLocked(e)
+		return
 	}
-}
-
-// ownStats returns the Stats of nodes, which are the session's. ErrGone: the znode is gone, or a neighbour's: one who saw
-// ours go before we did, and made another of its name. Any other error: the Stat could not be read.
-func ownStats(ctx context.Context, s *session.Session, nodes []string) []session.Node {
-	found, err := s.StatsOf(ctx, nodes)
-	if err != nil {
-		found = make([]session.Node, len(nodes))
-	}
-	for i := range found {
-		switch n := &found[i]; {
-		case err != nil:
-			n.Err = err
-		case errors.Is(n.Err, zk.ErrNoNode), n.Err == nil && n.Stat.EphemeralOwner != s.ID():
-			n.Err = ErrGone
-		}
-	}
-	return found
+	e.ownWatch = w
+	t.followLocked(e)
 }

@@ -16,68 +16,17 @@ import (
 // ended first; it matches ErrTaken if another client had deleted one. The deletion then goes on in the background until it
 // succeeds, is refused for good (final), or the session is over and the server deletes the znodes.
 //
-// It blocks for one round trip, or until ctx ends, and waits for another Leave that is under way. The znodes
-// are deleted even if ctx has ended already. Once a Leave has returned nil or ErrGone, all others return the same.
+// It blocks for one round trip, or until ctx ends. The znodes are deleted even if ctx has ended already. Call it once.
 func (t *Ticket) Leave(ctx context.Context) error {
 	t.mu.Lock()
 	t.endLocked(left)
 	t.mu.Unlock()
-	if err := t.begin(ctx); err != nil {
-		t.s.Go(func(ctx context.Context) {
-			if t.begin(ctx) == nil {
-				_ = t.leave(ctx) // what it can't delete is deleted by the sweeper
-			}
-		})
-		return err
-	}
-	return t.leave(ctx)
-}
-
-// begin waits until no Leave is under way, and begins one, which leave ends.
-func (t *Ticket) begin(ctx context.Context) error {
-	for {
-		t.mu.Lock()
-		other := t.leaving
-		if other == nil {
-			t.leaving = make(chan struct{})
-		}
-		t.mu.Unlock()
-		if other == nil {
-			return nil
-		}
-		select {
-		case <-other:
-			continue
-		case <-ctx.Done():
-		}
-		select {
-		case <-other: // its answer decides, although ctx has ended since
-		default:
-			return session.Ended(ctx, nil, errors.New("waiting for another release of the lock"))
-		}
-	}
-}
-
-// errNoLeave is Ticket.leaveErr before the first Leave.
-var errNoLeave = errors.New("queue: not left")
-
-// leave is Leave after begin.
-func (t *Ticket) leave(ctx context.Context) error {
-	err := t.leaveErr
-	if err != nil && !errors.Is(err, ErrGone) {
-		first := errors.Is(err, errNoLeave)
-		if err = t.remove(ctx, t.entries...); errors.Is(err, ErrGone) && !first {
-			err = nil // it was our own attempt that deleted them
-		}
-	}
+	err := t.remove(ctx, t.entries...)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.leaveErr = err
 	if t.keep != nil {
 		t.keep.Release()
 	}
-	close(t.leaving)
-	t.leaving = nil
 	return err
 }
 
@@ -144,19 +93,15 @@ func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
 		b.Multi(ops...)
 	}
 	err = b.Do(ctx)
-	if len(ops) > len(entries) && t.markRefused(ctx, err) {
+	if len(ops) > len(entries) && err != nil && !isEnd(ctx, t.s, err) && !errors.Is(err, zk.ErrNoNode) && !transient(err) {
+		// The server does not let us make the mark: we lack a permission or a quota, or a znode has its name.
 		for _, e := range entries {
 			e.queued = false // no further attempt has a mark
 		}
-		plain := t.delete(ctx, entries...)
-		switch {
-		case !errors.Is(plain, zk.ErrNoNode), isOne(err, zk.ErrNoAuth, zk.ErrNodeExists): // it certainly was refused
-			return plain
-		case len(entries) == 1: // carried out after all: the answer proved nothing
-			err = nil
-		default: // or another client deleted one, and this none: remove asks for each
-			err = fmt.Errorf("%w (%w)", session.ErrUnknownOutcome, err)
+		if isOne(err, zk.ErrNoAuth, zk.ErrNodeExists) {
+			return t.delete(ctx, entries...)
 		}
+		err = fmt.Errorf("%w (%w)", session.ErrUnknownOutcome, err) // another answer proves nothing: remove tries again
 	}
 	if err == nil {
 		for _, e := range entries {

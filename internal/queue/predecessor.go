@@ -58,13 +58,11 @@ func (w *waiter) watchPred(ctx context.Context, name, mark string) (anew bool, e
 func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*session.Watch, error) {
 	var unwatched []*entry
 	var paths []string
-	again := false // another client has set data, or, while we were disconnected, made a znode of that name
 	for _, e := range w.t.entries {
 		switch {
 		case e.gone():
 			return nil, ErrGone
 		case e.unwatched():
-			again = again || e.ownWatch != nil
 			unwatched, paths = append(unwatched, e), append(paths, e.node)
 		}
 	}
@@ -80,11 +78,7 @@ func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*se
 		e.ownWatch.Wake(w.woken)
 	}
 	ws = ws[len(unwatched):]
-	gone := slices.ContainsFunc(unwatched, (*entry).gone)
-	if again && !gone {
-		gone = slices.ContainsFunc(ownStats(ctx, w.t.s, paths), func(n session.Node) bool { return errors.Is(n.Err, ErrGone) })
-	}
-	if gone {
+	if slices.ContainsFunc(unwatched, (*entry).gone) {
 		for _, other := range ws {
 			other.Close()
 		}
@@ -165,12 +159,6 @@ func (e *entry) releaseOps() []session.Op {
 		session.OpDelete{Path: mark, Version: -1},
 		gone,
 	}
-}
-
-// markRefused reports whether a release by a mark may have failed because the server does not let us make the mark: we lack
-// a permission or a quota, or a znode has its name.
-func (t *Ticket) markRefused(ctx context.Context, err error) bool {
-	return err != nil && !isEnd(ctx, t.s, err) && !errors.Is(err, zk.ErrNoNode) && !transient(err)
 }
 
 // predMark returns the path of the release mark to watch; "" if the predecessor leaves none, or if its deletion is enough:

@@ -140,6 +140,9 @@ func (e outrankedError) Error() string        { return ErrOutranked.Error() }
 func (e outrankedError) Unwrap() error        { return LineError{e.line} }
 func (e outrankedError) Is(target error) bool { return target == ErrOutranked }
 
+// Busy returns an error that matches ErrBusy and LineError.
+func Busy(at Line) error { return &busyError{at} }
+
 // busyError is ErrBusy with the place in line.
 type busyError struct{ line Line }
 

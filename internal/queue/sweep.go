@@ -48,18 +48,13 @@ func discard(entries ...*entry) {
 // sweep gives the sweeper work. Once the session is over there is nothing to do: the server deletes its znodes.
 func (w *sweeper) sweep(work leftovers) {
 	w.mu.Lock()
-	w.add(work)
+	w.creates, w.znodes = append(w.creates, work.creates...), append(w.znodes, work.znodes...)
 	start := !w.running
 	w.running = true
 	w.mu.Unlock()
 	if start {
 		w.s.Go(w.run)
 	}
-}
-
-func (l *leftovers) add(more leftovers) {
-	l.creates = append(l.creates, more.creates...)
-	l.znodes = append(l.znodes, more.znodes...)
 }
 
 func (l *leftovers) none() bool { return len(l.creates)+len(l.znodes) == 0 }

@@ -31,10 +31,6 @@ type Ticket struct {
 	onLoss func(error)        // Guard's
 	unhook func() bool        // stops the callback for the session's end; nil before Guard
 
-	leaving chan struct{} // closed at the end of the Leave that is under way; nil: none is
-
-	leaveErr error // the result of the last Leave, for the one that is under way; nil or ErrGone: the znodes are gone
-
 	inToWatch *list.Element // the ticket's place in toWatch; nil: it is not there
 	dueAt     time.Time     // when its znodes are to be watched
 }
@@ -78,20 +74,9 @@ func (t *Ticket) Arrival() int {
 }
 
 func newTicket(s *session.Session, queues []Queue) *Ticket {
-	one := &struct { // most tickets have one queue: a single allocation is enough for them
-		t       Ticket
-		e       [1]entry
-		q       [1]Queue
-		entries [1]*entry
-	}{}
-	t, places, own := &one.t, one.e[:], append(one.q[:0], queues...)
-	t.s, t.leaveErr, t.entries = s, errNoLeave, one.entries[:0]
-	if len(queues) > 1 {
-		places = make([]entry, len(queues))
-	}
-	for i := range own {
-		places[i] = entry{t: t, q: &own[i]}
-		t.entries = append(t.entries, &places[i])
+	t := &Ticket{s: s}
+	for _, q := range queues {
+		t.entries = append(t.entries, &entry{t: t, q: &q})
 	}
 	return t
 }
@@ -132,22 +117,6 @@ func (e *entry) list(ctx context.Context) error {
 // listed notes a list of the directory. A zero Stat says that it is not known.
 func (e *entry) listed(l session.Children) {
 	e.names, e.counter, e.pzxid = l.Names, recipe.NewListing(nil, l.Stat).Counter, l.Stat.Pzxid
-}
-
-// decide decides by e.names, and by the czxids that the order depends on, which it reads. It drops the list: a thousand
-// waiters would otherwise keep a thousand names each.
-func (e *entry) decide(ctx context.Context) (recipe.Verdict, error) {
-	own, l := e.name(), e.listing()
-	e.names = nil
-	v := recipe.Decide(l, own, e.size, nil)
-	if len(v.Unknown) == 0 {
-		return v, nil
-	}
-	czxids, err := e.czxidsFor(ctx, own, v.Unknown)
-	if err != nil {
-		return v, err
-	}
-	return recipe.Decide(l, own, e.size, czxids), nil
 }
 
 // transient reports whether the operation may be repeated: the connection broke, and the session lives.

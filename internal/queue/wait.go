@@ -254,11 +254,18 @@ func (w *waiter) list(ctx context.Context, byTime bool) error {
 	return w.e.list(ctx)
 }
 
-// decide decides by the latest list, and notes the place in line. ErrGone: our own znode is not in the list.
+// decide decides by the latest list, and by the czxids that the order depends on, which it reads; and notes the place in line.
+// ErrGone: our own znode is not in the list. It drops the list: a thousand waiters would otherwise keep a thousand names each.
 func (w *waiter) decide(ctx context.Context) (recipe.Verdict, error) {
-	v, err := w.e.decide(ctx)
-	if err != nil {
-		return v, err
+	e, own, l := w.e, w.e.name(), w.e.listing()
+	e.names = nil
+	v := recipe.Decide(l, own, e.size, nil)
+	if len(v.Unknown) > 0 {
+		czxids, err := e.czxidsFor(ctx, own, v.Unknown)
+		if err != nil {
+			return v, err
+		}
+		v = recipe.Decide(l, own, e.size, czxids)
 	}
 	if !v.Present {
 		return v, ErrGone
@@ -325,37 +332,26 @@ func (w *waiter) tick(ctx context.Context) (list bool) {
 	for _, watch := range w.watches {
 		watch.Then(func(zk.EventType) { stop() })
 	}
-	if w.described {
-		w.pause = NextLook(w.pause, w.t.s.Timeout())
-		list = w.changed(ctx)
-	} else {
-		w.describeHolder(ctx)
+	e, s := w.e, w.t.s
+	switch {
+	case !w.described && e.line.Ahead > 0:
+		who := sharedIn(s).descriptions.who(ctx, e.q.Describe, e.line.Holder)
+		if who != "" && who != e.line.Who {
+			e.line.Who = who
+			e.q.queued(e.line)
+		}
 		w.described = ctx.Err() == nil // else the event may not have been the predecessor's deletion: then read again later
+	case !w.described:
+		w.described = true
+	case e.q.Kind.Sized(): // what a contender announces is not to be seen in the directory's Stat
+		w.pause, list = NextLook(w.pause, s.Timeout()), true
+	default: // a directory that has not changed since it was listed would show nothing new
+		w.pause = NextLook(w.pause, s.Timeout())
+		stat, err := s.Exists(ctx, e.q.Dir)
+		list = err != nil || stat.Pzxid != e.pzxid
 	}
-	w.tickAfter(NextLook(w.pause, w.t.s.Timeout()))
+	w.tickAfter(NextLook(w.pause, s.Timeout()))
 	return list
-}
-
-// changed reports whether the directory may have changed since it was listed. If not, another list would show nothing new.
-func (w *waiter) changed(ctx context.Context) bool {
-	if w.e.q.Kind.Sized() { // what a contender announces is not to be seen in the directory's Stat
-		return true
-	}
-	stat, err := w.t.s.Exists(ctx, w.e.q.Dir)
-	return err != nil || stat.Pzxid != w.e.pzxid
-}
-
-// describeHolder finds out who holds, for messages.
-func (w *waiter) describeHolder(ctx context.Context) {
-	e := w.e
-	if e.line.Ahead == 0 {
-		return
-	}
-	who := sharedIn(w.t.s).descriptions.who(ctx, e.q.Describe, e.line.Holder)
-	if who != "" && who != e.line.Who {
-		e.line.Who = who
-		e.q.queued(e.line)
-	}
 }
 
 // place notes the place in line, and reports a change of it.

@@ -33,15 +33,6 @@ func (s *Session) StatsBelow(ctx context.Context, dir string, names []string) ([
 	if err := checkNamed(dir); err != nil {
 		return nil, err
 	}
-	return s.stats(ctx, dir, names)
-}
-
-// StatsOf is StatsBelow for znodes of any directories, by their paths, for the packages of this module.
-func (s *Session) StatsOf(ctx context.Context, paths []string) ([]Node, error) {
-	return s.stats(ctx, "", paths)
-}
-
-func (s *Session) stats(ctx context.Context, dir string, names []string) ([]Node, error) {
 	nodes := make([]Node, len(names))
 	err := readMany(ctx, s, dir, names, make([]int, len(names)), s.exists, func(i int, stat zk.Stat, err error) bool {
 		nodes[i].Stat, nodes[i].Err = stat, err
@@ -88,8 +79,7 @@ func (s *Session) ReadBelow(ctx context.Context, dir string, names []string, wan
 
 var errOthersRead = errors.New("waiting for other reads of many znodes")
 
-// readMany reads dir's children names, or the znodes with the paths names if dir is "", and passes each answer to take;
-// the server's refusal is err. sizes are the expected lengths of the data. take returns false when a reply was far longer
+// readMany reads dir's children names, and passes each answer to take; the server's refusal is err. sizes are the expected lengths of the data. take returns false when a reply was far longer
 // than expected; the rest is then read one at a time.
 func readMany[T any](ctx context.Context, s *Session, dir string, names []string, sizes []int,
 	ask func(path string) *Result[T], take func(i int, value T, err error) bool,
@@ -138,13 +128,10 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 	return nil
 }
 
-// pathBelow returns the path of dir's child name, or name itself if dir is "". It refuses a name that would lead to
-// another znode; no correct server lists one.
+// pathBelow returns the path of dir's child name. It refuses a name that would lead to another znode; no correct server
+// lists one.
 func pathBelow(dir, name string) (string, error) {
-	switch {
-	case dir == "":
-		return name, checkNamed(name)
-	case name == "" || name == "." || name == ".." || strings.Contains(name, "/"):
+	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
 		return "", fmt.Errorf("%w: the server has listed a child %q", ErrPath, name)
 	}
 	return strings.TrimSuffix(dir, "/") + "/" + name, nil

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -31,7 +30,6 @@ type localQueue struct {
 	turn    *Turn              // when taken
 	waiters []waiter           // in order of arrival
 	cancel  context.CancelFunc // in entering: cancels the attempt at the ensemble
-	entered chan struct{}      // in entering: closed when the attempt has ended
 	outside queue.Line         // in entering: our place at the ensemble, as last reported
 }
 
@@ -84,7 +82,7 @@ func (q *localQueue) advanceLocked() {
 		return
 	}
 	q.state = entering
-	q.cancel, q.entered = cancel, make(chan struct{})
+	q.cancel = cancel
 }
 
 // enter queues at the ensemble for all calls that wait here. ctx ends with the last of them, or with the client.
@@ -100,7 +98,6 @@ func (q *localQueue) enter(ctx context.Context) {
 		err = ctx.Err()
 	}
 	q.cancel()
-	close(q.entered)
 	switch {
 	case err == nil:
 		q.beginLocked(ticket).grantLocked()
@@ -185,20 +182,16 @@ func (q *localQueue) leave(ctx context.Context, w waiter) (*Turn, error) {
 	}
 	q.advanceLocked()
 	q.mu.Unlock()
-	return nil, q.waitEnded(ctx, at)
-}
-
-func (q *localQueue) waitEnded(ctx context.Context, at queue.Line) error {
 	if at.Holder == "" { // maybe because there is no connection: then the error says why
 		if err := q.qs.conf.Unreachable(ctx, q.lock.Key.Path); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	var what error = queue.LineError{Line: at}
 	if at.Ahead == 0 {
 		what = errors.New("about to enter the line")
 	}
-	return session.Ended(ctx, context.Cause(q.qs.conf.Context), what)
+	return nil, session.Ended(ctx, context.Cause(q.qs.conf.Context), what)
 }
 
 // freeLocked grants the caller the turn if that is idle, may be handed on, and no call waits. Otherwise it returns nil.
@@ -211,24 +204,3 @@ func (q *localQueue) freeLocked() *Turn {
 	t.moveLocked(granted)
 	return t
 }
-
-func (q *localQueue) busyLocked() error {
-	busy := &busyError{"held by this process (" + q.lock.Self + ")", queue.LineError{Line: queue.Line{Ahead: 1 + len(q.waiters), Who: q.lock.Self}}}
-	switch n := len(q.waiters); {
-	case q.turn == nil:
-		busy.text = "this process (" + q.lock.Self + ") is in line for it already"
-	case n > 0:
-		busy.text += fmt.Sprintf(", %d of it waiting", n)
-	}
-	return busy
-}
-
-// busyError matches queue.ErrBusy: this process has the lock, or waits for it.
-type busyError struct {
-	text string
-	line queue.LineError
-}
-
-func (e *busyError) Error() string        { return e.text }
-func (e *busyError) Unwrap() error        { return e.line }
-func (e *busyError) Is(target error) bool { return target == queue.ErrBusy }

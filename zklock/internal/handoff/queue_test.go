@@ -108,25 +108,6 @@ func TestACallThatComesWhileAPlaceIsGivenUpIsBehindNoContenderThatHasGone(t *tes
 	})
 }
 
-// A TryLock that comes then waits until the place was given up, no longer than its context lasts, and asks the ensemble.
-func TestATryLockWaitsWhileAPlaceIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, wantedByNone())
-		_, cancel, _ := b.start(b.queues.Lock)
-		require.ErrorIs(t, cancel(), context.Canceled)
-		synctest.Wait()
-
-		_, cancel, _ = b.start(b.queues.TryLock)
-		require.ErrorIs(t, cancel(), context.Canceled)
-		_, _, over := b.start(b.queues.TryLock)
-		require.Empty(t, over)
-		close(b.proceed)
-		require.ErrorIs(t, <-over, queue.ErrBusy)
-		b.running.Wait()
-		require.Zero(t, b.queues.Len())
-	})
-}
-
 // A call that is busy while several events come misses no step that was made again, hears of its latest place, and of the end.
 func TestACallThatIsBusyMissesNoEventThatCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

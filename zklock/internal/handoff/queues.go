@@ -139,28 +139,17 @@ func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error)
 	}
 }
 
-// TryLock is Lock without waiting for another call. If another call in this process has the lock, waits or tries, it returns
-// queue.ErrBusy without a request; otherwise it asks the ensemble once. While a place is given up that no call wants any
-// more, it waits for that. If ctx ends first, the error is ctx's.
+// TryLock is Lock without waiting for another call. If another call in this process has the lock, waits, tries, or gives up
+// its place, it returns queue.ErrBusy without a request; otherwise it asks the ensemble once.
 func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
 	q, t := qs.openAndLock(lock)
-	for q.state == entering && len(q.waiters) == 0 { // all waiters have left: enter is being cancelled
-		entered := q.entered
-		q.mu.Unlock()
-		select {
-		case <-entered:
-		case <-ctx.Done():
-			return nil, q.waitEnded(ctx, queue.Line{})
-		}
-		q, t = qs.openAndLock(lock)
-	}
 	switch {
 	case t != nil:
 		q.mu.Unlock()
 		return t, nil
 	case q.state != empty:
 		defer q.mu.Unlock()
-		return nil, q.busyLocked()
+		return nil, queue.Busy(q.placeLocked(len(q.waiters)))
 	}
 	q.state = trying
 	q.mu.Unlock()
