@@ -2,7 +2,6 @@ package zktest_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,38 +103,5 @@ func TestAwaitIsWokenByEveryChange(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, s.Await(ctx, func() bool { return false }), context.DeadlineExceeded)
-	})
-}
-
-func TestDroppedConnectionsLeaveSessions(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		c.ok(t, "a create /e m=e")
-		s.DropConnections()
-		assert.Equal(t, "a eof: closed", c.do(t, "a eof"))
-		assert.Contains(t, c.do(t, "a reattach"), "same=true")
-		s.Leader().Down()
-		_, err := s.Dial("", "", 0)
-		require.Error(t, err)
-		time.Sleep(40 * time.Second)
-		synctest.Wait()
-		assert.Len(t, s.Sessions(), 1, "without a leader no session ends")
-		s.Leader().Up()
-		time.Sleep(40 * time.Second)
-		synctest.Wait()
-		assert.Empty(t, s.Sessions())
-		c.ok(t, "b ping")
-		s.Leader().DropConnections()
-		assert.Zero(t, s.Connections())
-	})
-}
-
-func TestSequenceBeginsWhereTheTestWants(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		require.NoError(t, s.Create("/d", nil))
-		for n, name := range map[int32]string{7: "0000000007", 2147483646: "2147483646"} {
-			require.NoError(t, s.SetSequence("/d", n))
-			assert.Contains(t, c.do(t, fmt.Sprintf("a create /d/n%d- m=s", n)), fmt.Sprintf("/d/n%d-%s ", n, name))
-		}
-		require.ErrorIs(t, s.SetSequence("/no", 1), fault.CodeNoNode)
 	})
 }

@@ -48,18 +48,6 @@ func TestASessionsEphemeralsAreDeletedWithItInOneTransaction(t *testing.T) {
 	})
 }
 
-func TestSessionThatMovesClosesItsOldConnection(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		c.ok(t, "a ping")
-		old := c.sessions["a"]
-		assert.Contains(t, c.do(t, "a reattach"), "same=true")
-		_, err := old.recv()
-		require.ErrorContains(t, err, "EOF")
-		c.ok(t, "a ping")
-		assert.Equal(t, 1, s.Connections())
-	})
-}
-
 func TestConnectionWithoutHandshakeIsClosedAfterTenSeconds(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		nc, err := s.Dial("", "", 0)

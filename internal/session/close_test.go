@@ -175,16 +175,3 @@ func TestCloseDoesNotWaitForADialerThatTakesItsTime(t *testing.T) {
 		time.Sleep(time.Minute) // the dialer cannot be stopped, and returns later
 	})
 }
-
-func TestOpenThatFailsLeavesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		srv.Inject(fault.DropReply().Op(fault.OpConnect)) // the server has made a session, and its answer is lost
-		start := time.Now()
-		_, err := session.Open(within(t, 3*time.Second), srv.Addr(), session.Config{Dial: srv.Dial})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, srv.Addr())
-		require.Less(t, time.Since(start), 3*time.Second+time.Millisecond)
-		time.Sleep(30 * time.Second)
-		require.Empty(t, srv.Sessions())
-	})
-}

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"math/big"
 	"net"
 	"strings"
@@ -47,18 +46,6 @@ func TestEveryDialAsksTheDialerAnewAndServersTakeTurns(t *testing.T) {
 		for server, n := range asked {
 			require.Greater(t, n, drops/10, "%s is not left out", server)
 		}
-	})
-}
-
-func TestAnUnreachableEnsembleIsReportedServerByServer(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *zktest.Server) {
-		_, err := session.Open(within(t, 3*time.Second), "a:1,b:2,c", session.Config{
-			Dial: func(_, addr string, _ time.Duration) (net.Conn, error) { return nil, errors.New("no way to " + addr) }})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		for _, want := range []string{"a:1: no way to a:1", "b:2: no way to b:2", "c:2181: no way to c:2181", "no server reachable"} {
-			require.ErrorContains(t, err, want)
-		}
-		time.Sleep(10 * time.Second)
 	})
 }
 

@@ -265,12 +265,6 @@ func ReadAll(stream io.Reader) (forwarded int, err error) {
 	}
 }
 
-// ReadConnectResponse decodes a server's answer to a handshake.
-func ReadConnectResponse(b []byte) (timeoutMs int32, id int64, err error) {
-	r, err := parseConnectResponse(b)
-	return r.timeoutMs, r.id, err
-}
-
 // sink is a connection that accepts all writes and sends nothing.
 type sink struct{ net.Conn }
 

@@ -193,34 +193,3 @@ func TestTheResultsOfAGroupAreThoseOfItsMembersWhateverTheyDo(t *testing.T) {
 		require.LessOrEqual(t, l.at(fault.OpMulti), 1+4)
 	})
 }
-
-func TestLocksThatHaveNoDirectoryYetAreRefusedTogether(t *testing.T) {
-	withLocks(t, 2, func(t *testing.T, l *lockers) {
-		var where []string
-		for i := range 50 {
-			where = append(where, fmt.Sprintf("/new%d", i))
-		}
-		where = append(where, dir(0), dir(1))
-		for i, e := range l.enterAll(t.Context(), where...) {
-			if i < 50 {
-				require.ErrorIs(t, e.err, zk.ErrNoNode)
-				require.ErrorIs(t, e.listErr, zk.ErrNoNode)
-				continue
-			}
-			l.requireEntered(e, where[i])
-		}
-		groups, alone := l.at(fault.OpMulti), l.at(fault.OpCreate)
-		require.Contains(t, []int{2, 3}, groups+alone, "one was refused, and one or two made what there are directories for")
-		require.LessOrEqual(t, l.at(fault.OpMultiRead)+l.at(fault.OpGetChildren2), 1+2, "one list of all, and again those of the two")
-
-		var calls []func()
-		for i := range 50 {
-			calls = append(calls, func() {
-				require.NoError(t, l.CreateAllGrouped(t.Context(), where[i], nil, session.Persistent, everybody))
-			})
-		}
-		l.together(calls...)()
-		require.Equal(t, groups+1, l.at(fault.OpMulti), "so are the directories")
-		require.Equal(t, alone, l.at(fault.OpCreate))
-	})
-}

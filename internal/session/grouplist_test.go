@@ -14,17 +14,6 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-func TestListsOfDifferentCallsThatWaitToBeWrittenAreReadTogether(t *testing.T) {
-	withLocks(t, 120, func(t *testing.T, l *lockers) {
-		for i, e := range l.enterAll(t.Context(), dirs(120)...) {
-			l.requireEntered(e, dir(i))
-			require.Len(t, e.names, 1, "it is this directory's list")
-		}
-		require.Zero(t, l.at(fault.OpGetChildren2))
-		require.Equal(t, 2, l.at(fault.OpMultiRead), "a hundred, and the rest")
-	})
-}
-
 func TestOneRefusedListCostsTheOthersNothing(t *testing.T) {
 	withLocks(t, 4, func(t *testing.T, l *lockers) {
 		unread := []zk.ACL{{Perms: zk.PermCreate | zk.PermDelete, Scheme: "world", ID: "anyone"}}

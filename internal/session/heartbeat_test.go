@@ -58,18 +58,6 @@ func TestOneHeartbeatServesASessionHoweverManyHoldIt(t *testing.T) {
 	}
 }
 
-func TestAShortHoldCostsNoHeartbeat(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		for range 100 {
-			r := retain(t, s, ephemeral(t, s)) // a write as locks make them
-			time.Sleep(100 * time.Millisecond)
-			r.Release()
-		}
-		require.Zero(t, srv.Requests()[fault.OpMulti])
-	})
-}
-
 func TestSafeUntilMovesOnWhileSomethingIsHeld(t *testing.T) {
 	for _, timeout := range []time.Duration{4 * time.Second, 10 * time.Second, 40 * time.Second} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -127,41 +115,6 @@ func TestRetainReturnsWhenItsContextOrTheSessionEnds(t *testing.T) {
 		require.NoError(t, s.Close())
 		require.ErrorIs(t, <-ended, session.ErrClosed)
 	})
-}
-
-func TestTheLeaseIsOverBeforeTheServersPatienceIs(t *testing.T) {
-	for name, failure := range map[string]fault.Fault{
-		"nothing passes": fault.Freeze(), "no reply arrives": fault.FreezeReplies(), "no request arrives": fault.FreezeRequests(),
-	} {
-		for _, timeout := range []time.Duration{4 * time.Second, 10 * time.Second, 40 * time.Second} {
-			t.Run(name+" "+timeout.String(), func(t *testing.T) {
-				for range 6 { // at another moment of the heartbeat each time
-					bubble(t, func(t *testing.T, srv *zktest.Server) {
-						s := open(t, srv, func(c *session.Config) { c.Timeout = timeout })
-						_, err := s.Create(within(t, soon), "/e", nil, session.Ephemeral, session.WorldACL())
-						require.NoError(t, err)
-						retain(t, s, "/e")
-						time.Sleep(timeout + rand.N(timeout))
-						promised := s.SafeUntil()
-						srv.Inject(failure)
-						srv.Inject(fault.DropRequest().Op(fault.OpCloseSession)) // it closes a session that it gives up, if the close arrives
-						start := time.Now()
-						<-s.Done()
-						require.Equal(t, session.ErrLeaseOver, s.Err())
-						require.False(t, time.Now().After(s.SafeUntil()), "told before the lease is over")
-						require.Less(t, time.Since(start), timeout)
-						require.NoError(t, s.Close())
-						time.Sleep(time.Until(promised))
-						require.Len(t, srv.Sessions(), 1, "the server has not given it up yet")
-						time.Sleep(2*timeout + 5*time.Second)
-						require.Empty(t, srv.Sessions(), "and does so in the end: nothing of ours keeps it alive")
-						_, there := srv.Node("/e")
-						require.False(t, there)
-					})
-				}
-			})
-		}
-	}
 }
 
 func TestAnIdleSessionIsOverWhenNothingIsHeardForItsTimeout(t *testing.T) {

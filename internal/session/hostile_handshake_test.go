@@ -38,6 +38,8 @@ func TestAHostileHandshake(t *testing.T) {
 		"password of 2^31-1":  {respond(edit(16, 0x7f, 0xff, 0xff, 0xff)), true, "short"},
 		"password of -5":      {respond(edit(16, 0xff, 0xff, 0xff, 0xfb)), true, "short"},
 		"password of 3":       {respond(append(bytes.Clone(good[:16]), 0, 0, 0, 3, 1, 2, 3)), true, "16 bytes"},
+		"password of 17":      {respond(append(append(bytes.Clone(good[:16]), 0, 0, 0, 17), make([]byte, 18)...)), true, "16 bytes"},
+		"no password":         {respond(append(bytes.Clone(good[:16]), 0xff, 0xff, 0xff, 0xff, 0)), true, "16 bytes"},
 		"trailing bytes":      {respond(append(bytes.Clone(good), 1, 2, 3)), true, "trailing"},
 		"cut":                 {respond(good[:17]), true, "short"},
 		"empty frame":         {respond(nil), true, "length 0"},

@@ -121,19 +121,3 @@ func TestAMultiWithANilOperationIsRefusedBeforeItIsSent(t *testing.T) {
 	require.EqualError(t, err, "session: multi: an operation is nil")
 	require.Zero(t, srv.Requests()[fault.OpMulti])
 }
-
-func TestAMultiWithALostReplyHasAnUnknownOutcome(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		srv.Inject(fault.CloseAfter().Op(fault.OpMulti).Once())
-		_, err := s.Multi(within(t, soon), session.OpCreate{Path: "/x", ACL: everybody})
-		require.ErrorIs(t, err, session.ErrUnknownOutcome)
-		_, there := srv.Node("/x")
-		require.True(t, there, "it was carried out")
-		srv.Inject(fault.CloseBefore().Op(fault.OpMulti).Once())
-		_, err = s.Multi(within(t, soon), session.OpCreate{Path: "/y", ACL: everybody})
-		require.ErrorIs(t, err, session.ErrUnknownOutcome)
-		_, there = srv.Node("/y")
-		require.False(t, there, "it was not, and the message can't tell")
-	})
-}

@@ -92,27 +92,6 @@ func TestCodesOfTheSessionInsideAnyMultiAreOfTheSession(t *testing.T) {
 	}
 }
 
-// Each heartbeat checks one of the znodes that are held, in turn, so that no permission on the root is needed.
-func TestHeartbeatsCheckTheZnodesThatAreHeld(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		nodes := []string{ephemeral(t, s), ephemeral(t, s), ephemeral(t, s)}
-		var checks []*zktest.Injection
-		for _, node := range nodes {
-			retain(t, s, node)
-			checks = append(checks, srv.Inject(fault.Delay(0).Op(fault.OpMulti).Path(node)))
-		}
-		time.Sleep(30 * s.Timeout())
-		total := 0
-		for _, in := range checks {
-			require.InDelta(t, 50, in.Hits(), 6)
-			total += in.Hits()
-		}
-		require.Equal(t, srv.Requests()[fault.OpMulti], total, "and nothing else")
-		require.InDelta(t, 150, total, 15, "one every fifth of the timeout")
-	})
-}
-
 // The znodes of one hold are checked in turn, with no more heartbeats than one znode needs.
 func TestHeartbeatsCheckEveryZnodeOfAHoldOfSeveral(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {

@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -141,15 +140,6 @@ func TestTheServersTimeoutIsTheSessions(t *testing.T) {
 			require.WithinDuration(t, time.Now().Add(granted*98/100), s.SafeUntil(), 0, "less a fiftieth for drift")
 		}
 	})
-}
-
-func TestEndsThatTheClientDidNotAskForMatchErrLost(t *testing.T) {
-	for _, end := range []error{session.ErrExpired, session.ErrLeaseOver, session.ErrAuth} {
-		require.ErrorIs(t, end, session.ErrLost)
-		for _, other := range []error{session.ErrExpired, session.ErrLeaseOver, session.ErrAuth, session.ErrClosed} {
-			require.Equal(t, end == other, errors.Is(end, other)) //nolint:errorlint // that is the question
-		}
-	}
 }
 
 func TestGoRunsUntilTheSessionIsOverAndCloseJoinsIt(t *testing.T) {

@@ -2,9 +2,6 @@ package session_test
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -140,56 +137,4 @@ func TestThenMayUseTheSession(t *testing.T) {
 		require.NoError(t, srv.SetData("/x", []byte("1")))
 		require.NoError(t, <-seen)
 	})
-}
-
-func TestWatchCloseAndFireHammered(t *testing.T) {
-	srv := zktest.Run(t)
-	s := open(t, srv)
-	const paths = 5
-	deadline := time.Now().Add(3 * time.Second)
-	ctx := within(t, soon)
-	var wg sync.WaitGroup
-	var rounds atomic.Int64
-	for range 8 {
-		wg.Go(func() {
-			for time.Now().Before(deadline) {
-				short, cancel := context.WithTimeout(ctx, rand.N(3*time.Millisecond))
-				w, err := s.Watch(short, fmt.Sprintf("/%d", rand.N(paths)))
-				cancel()
-				if err != nil {
-					continue
-				}
-				if rand.N(2) == 0 {
-					w.Then(func(zk.EventType) { rounds.Add(1) })
-				}
-				select {
-				case <-w.Fired():
-				case <-time.After(rand.N(2 * time.Millisecond)):
-				}
-				w.Close()
-				rounds.Add(1)
-			}
-		})
-	}
-	wg.Go(func() {
-		drop := time.NewTicker(1100 * time.Millisecond) // a connection that lasted for a second is replaced at once
-		defer drop.Stop()
-		for time.Now().Before(deadline) {
-			p := fmt.Sprintf("/%d", rand.N(paths))
-			if err := srv.Create(p, nil); err != nil {
-				_ = srv.Delete(p) // whichever it is
-			}
-			select {
-			case <-drop.C:
-				srv.DropConnections()
-			default:
-			}
-		}
-	})
-	wg.Wait()
-	require.NoError(t, s.Err())
-	require.Greater(t, rounds.Load(), int64(100))
-	require.NoError(t, s.Sync(ctx, "/")) // everything before it has been answered
-	require.NoError(t, srv.Await(ctx, func() bool { return srv.WatchCount() == 0 && s.WatchedPaths() == 0 }),
-		"%d watches at the server, %d paths in the table", srv.WatchCount(), s.WatchedPaths())
 }

@@ -111,27 +111,6 @@ func TestAnEnsembleThatCannotBeReachedIsUnavailable(t *testing.T) {
 	})
 }
 
-func TestAShortOutageCostsAWaitingRequestNothing(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
-		theirs := locktest.Lock(t, other.Mutex("/locks/approve/k"))
-		answer := make(chan *http.Response, 1)
-		go func() {
-			answer <- ask(lockhttp.Middleware(wait, byKey(c))(ok), post(context.Background(), "k"))
-		}()
-		for range 10 {
-			time.Sleep(3 * time.Second)
-			srv.Leader().Down()
-			time.Sleep(time.Second) // the holder outlasts it too: its lease has more left at any time
-			srv.Leader().Up()
-			time.Sleep(3 * time.Second)
-		}
-		require.Empty(t, answer)
-		locktest.Unlock(t, theirs)
-		require.Equal(t, http.StatusNoContent, (<-answer).StatusCode)
-	})
-}
-
 func TestARequestThatNamesNoLock(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
