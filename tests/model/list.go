@@ -13,11 +13,14 @@ type configuration struct {
 
 // bounded reports whether the calls and faults of a small configuration are bounded, so that no run may return to an
 // earlier state: it would go on for ever. That search takes far longer than the one of all states.
-func (c configuration) bounded() bool { return strings.Contains(c.parameters, rounds) }
+func (c configuration) bounded() bool {
+	return strings.Contains(c.parameters, rounds) || strings.Contains(c.parameters, ranks)
+}
 
 // promises are what the models assert, in the order in which they are matched against an assertion's text.
 var promises = []struct{ assertion, name string }{
 	{"headed", "exclusion"},
+	{"y==0", "rank"},
 	{"!((tree[n]&before", "exclusion"},
 	{"(tree[n]&(1<<me[c]))", "exclusion"},
 	{"st[i]!=", "exclusion"},
@@ -46,6 +49,7 @@ const (
 	bounded     = "-DN=2 -DSLOTS=2 -DLAG=1 " + rounds
 	two         = "-DN=2 -DSLOTS=1 -DLAG=1 -DLOSE=0"
 	marks       = " -DMARKS=1"
+	ranks       = "-DN=3 -DSLOTS=2 -DLAG=1 -DLOSE=0 -DCALLS=3 -DRANKS=1"
 	permits     = "-DN=3 -DFIRST=3 -DR=1"
 	lease       = "-DTIMEOUT=5 -DDRIFT=5"
 )
@@ -59,6 +63,7 @@ var configurations = []configuration{
 	{"queue", "expiry", "the same without broken connections, and with force", expiry, ""},
 	{"queue", "ends", "three clients, three calls, every fault, two of them: every run ends, and nothing is left", ends, ""},
 	{"queue", "rounds", "two clients, two calls, every fault, two of them: no run goes round in a cycle", bounded, ""},
+	{"queue", "ranks", "three candidates of two ranks, three calls, one fault: the highest leads next, and no run goes round in a cycle", ranks + " -DFAULTS=1", ""},
 	{"queue", "two clients, marks", "as above; a holder that has waited leaves with a mark", two + marks, ""},
 	{"queue", "connections, marks", "", connections + marks, ""},
 	{"queue", "force, marks", "", force + marks, ""},
@@ -88,6 +93,8 @@ var mutants = []configuration{
 	{"queue", "hangs up", "", bounded + " -DMUTANT=12", "a client leaves a connection that nobody has broken, again and again"},
 	{"queue", "mark without a hold", "", connections + marks + " -DMUTANT=9", "a call that is given up leaves with the mark of a release"},
 	{"queue", "held by the mark alone", "", connections + marks + " -DMUTANT=10", "the mark comes before the deletion, and its reader does not wait for that"},
+	{"queue", "rank not seen", "", ranks + " -DFAULTS=0 -DMUTANT=13", "a candidate holds when its predecessor goes, without a list that shows who is behind it"},
+	{"queue", "equals go before", "", ranks + " -DFAULTS=0 -DMUTANT=14", "a candidate steps aside for those of its own rank, whenever they came"},
 	{"semaphore", "silent", "", permits + " -DMUTANT=1", "a contender that holds by its first list never says so"},
 	{"semaphore", "never says", "", permits + " -DMUTANT=2", "a contender that holds after waiting does not say so"},
 	{"semaphore", "no look behind the watch", "", permits + " -DMUTANT=3", "what happened before the watches were set is not seen"},

@@ -67,6 +67,7 @@ inline tidy() {
 	do
 	:: i < IDS ->
 		before[i] = ((all & BIT(i)) -> (before[i] & all) : 0);
+		came[i] = ((keep & BIT(i)) -> came[i] : 0);
 		i++
 	:: else -> break
 	od;

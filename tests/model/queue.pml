@@ -15,13 +15,15 @@
  *   no lost wake-up   a waiter that has been told of everything has a predecessor that exists
  *   no herd       no two waiters in line watch the same znode
  *   nothing left  a client that is idle has no znode, but for those of sessions that it has given up
+ *   rank          nobody concludes while it has been told of a candidate that goes before it
  *
  * Taken from elsewhere: sessions end at the ensemble only after their clients have given them up (lease.pml), unless
  * they are ended by force; the ensemble gives each session one order of transactions, and refuses what a connection has
  * not got through to the leader when the session's next connection was accepted.
  *
  * Parameters: N clients; SLOTS znodes a client (2: one in a session that was given up, one in the next); LAG; MARKS=1: a
- * holder that has waited leaves by a transaction whose first operation tells its successor that it did hold; CUT,
+ * holder that has waited leaves by a transaction whose first operation tells its successor that it did hold; RANKS=1: the
+ * clients are candidates, of ranks 0, 1, 1 (see RANK), and who is first while another one goes before it steps aside; CUT,
  * GIVEUP, LOSE, FORCE, KILL: 0 leaves out broken connections, cancelled calls, sessions given up, znodes removed by
  * force, sessions ended by force. CALLS and FAULTS bound how many there are in a run; then every run has to end (there is
  * no cycle of states) with everybody idle and an empty tree. MUTANT: one of the ways to break it, named below.
@@ -38,6 +40,9 @@
 #endif
 #ifndef MARKS
 #define MARKS 0
+#endif
+#ifndef RANKS
+#define RANKS 0
 #endif
 #ifndef CUT
 #define CUT 1
@@ -70,6 +75,8 @@
 #define MARK_FIRST        10 /* the mark is a transaction of its own, before the deletion, and the waiter holds on it */
 #define NOT_WATCHED       11 /* reconnects without setting its watches again */
 #define HANGS_UP          12 /* leaves a connection that nobody has broken, again and again */
+#define RANK_NOT_SEEN     13 /* a candidate holds when its predecessor goes, without a list that shows who is behind it */
+#define EQUALS_GO_BEFORE  14 /* steps aside for candidates of its own rank, whenever they came */
 
 #define IDS  (N * SLOTS)
 #define BIT(i) (1 << (i))
@@ -86,6 +93,7 @@
 #define WAITING  7
 #define HOLDING  8
 #define LEAVING  9 /* its delete is under way, or to be repeated */
+#define AGAIN    10 /* has stepped aside, and is about to enter at the end of the line */
 
 /* What of a session is on its way to the leader. */
 #define CREATE 1
@@ -100,6 +108,7 @@ byte before[IDS];    /* the znodes that existed when this one was created */
 byte marked;         /* znodes whose deletion carried a mark, or, of MARK_FIRST, that have one */
 byte headed;         /* znodes that have been the first in line */
 byte forced;         /* znodes that were removed by force */
+byte came[IDS];      /* of a candidate's znode, what its name tells: when it first came, a higher number being earlier */
 
 /* The clients. */
 byte st[N];
@@ -110,6 +119,8 @@ byte pend[N];        /* on its way to the leader */
 byte pred[N];        /* the znode that is watched */
 bool last[N];        /* it was the only one before us */
 bool waited[N];      /* the call has had to wait */
+bool aside[N];       /* a candidate steps aside */
+byte since[N];       /* when its call came */
 bool cut[N];         /* the connection is broken */
 bool dead[N];        /* the session was ended by force, and the client does not know */
 byte cur[N];         /* the session's znodes */
@@ -120,9 +131,11 @@ byte late[N];        /* 1 + the znode of that session's whose create is still on
 byte calls = CALLS;
 #define CALL (calls > 0)
 #define CALLED calls--
+#define CAME calls
 #else
 #define CALL true
 #define CALLED skip
+#define CAME 1
 #endif
 #ifdef FAULTS
 byte faults = FAULTS;
@@ -135,6 +148,7 @@ byte faults = FAULTS;
 
 hidden byte i, j, m, x, y, keep, all;
 
+#define RANK(id) (((id) / SLOTS + 1) / 2)
 #define OWN BIT(me[c])
 #define VIEW tree[seen[c]]
 #define ROOM (n < LAG)
@@ -144,12 +158,30 @@ hidden byte i, j, m, x, y, keep, all;
 
 /* over ends the present call. */
 inline over() {
-	st[c] = IDLE; me[c] = 0; pred[c] = 0; last[c] = 0; waited[c] = 0; pend[c] = 0; reply[c] = 0
+	st[c] = IDLE; me[c] = 0; pred[c] = 0; last[c] = 0; waited[c] = 0; pend[c] = 0; reply[c] = 0;
+	aside[c] = 0; since[c] = 0
+}
+
+/* outranked sets y to whether the client has been told of a candidate that goes before it, though it came behind. */
+inline outranked() {
+	y = 0;
+	i = 0;
+	do
+	:: RANKS && i < IDS ->
+		if
+		:: (VIEW & BIT(i)) && i != me[c] && (RANK(i) > RANK(me[c]) || (RANK(i) == RANK(me[c]) && came[i] > came[me[c]])) -> y = 1
+		:: else -> skip
+		fi;
+		i++
+	:: else -> break
+	od
 }
 
 /* hold is the conclusion that the lock is ours. */
 inline hold() {
 	assert(headed & OWN);
+	outranked();
+	assert(y == 0); /* rank */
 	if
 	:: !(forced & OWN) ->
 		assert(tree[n] & OWN);
@@ -182,8 +214,26 @@ inline release() {
 /* told decides on the predecessor's deletion, told on the connection on which the watches were set. */
 inline told(bymark) {
 	if
-	:: bymark || last[c] || MUTANT == NO_SECOND_LOOK -> hold()
+	:: (bymark || last[c] || MUTANT == NO_SECOND_LOOK) && (!RANKS || MUTANT == RANK_NOT_SEEN) -> hold()
 	:: else -> st[c] = LISTING; pred[c] = 0; last[c] = 0
+	fi
+}
+
+/* first_now is for one that its list shows as the first: it holds, or steps aside for one that goes before it. */
+inline first_now() {
+	outranked();
+	if
+	:: y == 0 && MUTANT == EQUALS_GO_BEFORE ->
+		i = 0;
+		do
+		:: i < IDS -> if :: (VIEW & BIT(i)) && i != me[c] && RANK(i) == RANK(me[c]) -> y = 1 :: else -> skip fi; i++
+		:: else -> break
+		od
+	:: else -> skip
+	fi;
+	if
+	:: y == 0 -> hold()
+	:: else -> leave(DELETE); aside[c] = 1
 	fi
 }
 
@@ -210,7 +260,7 @@ active [N] proctype client() {
 	byte c = _pid;
 end:	do
 	/* The caller. */
-	:: d_step { st[c] == IDLE && CALL ->
+	:: d_step { (st[c] == IDLE && CALL) || st[c] == AGAIN ->
 		j = NONE; i = 0; keep = old[c];
 		if :: late[c] > 0 -> keep = keep | BIT(late[c] - 1) :: else -> skip fi;
 		m = 0;
@@ -229,11 +279,18 @@ end:	do
 		od;
 		if
 		:: j != NONE ->
-			CALLED;
+			if
+			:: st[c] == AGAIN -> aside[c] = 0
+			:: st[c] == IDLE && RANKS -> since[c] = CAME; CALLED
+			:: else -> CALLED
+			fi;
+			came[j] = since[c];
 			me[c] = j; st[c] = CREATING; cur[c] = cur[c] | BIT(j); seen[c] = n;
 			pend[c] = (cut[c] -> 0 : CREATE);
 			if :: cut[c] -> st[c] = FINDING :: else -> skip fi
-		:: else -> skip
+		:: else -> /* all znodes that this client may have here are still to be seen somewhere */
+			if :: RANKS && st[c] == IDLE -> CALLED :: else -> skip fi;
+			over()
 		fi;
 		tidy() }
 	:: d_step { GIVEUP && FAULT && st[c] >= CREATING && st[c] <= WAITING && st[c] != SWEEPING && st[c] != CLEANING ->
@@ -257,7 +314,8 @@ end:	do
 	:: d_step { !cut[c] && REPLIED && (st[c] == SWEEPING || st[c] == LEAVING) ->
 		if
 		:: st[c] == SWEEPING -> leave(DELETE)
-		:: st[c] == LEAVING -> over()
+		:: st[c] == LEAVING && aside[c] -> st[c] = AGAIN
+		:: st[c] == LEAVING && !aside[c] -> over()
 		fi;
 		tidy() }
 	:: d_step { !cut[c] && (st[c] == LISTING || (st[c] == CREATING && REPLIED)) ->
@@ -265,7 +323,7 @@ end:	do
 		x = VIEW & before[me[c]];
 		if
 		:: !(VIEW & OWN) -> over()
-		:: (VIEW & OWN) && x == 0 -> hold()
+		:: (VIEW & OWN) && x == 0 -> first_now()
 		:: (VIEW & OWN) && x != 0 ->
 			if
 			:: MUTANT == WATCH_HEAD -> first(x)
