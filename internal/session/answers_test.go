@@ -64,24 +64,6 @@ func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
 	}
 }
 
-// The requests of a batch are carried out in order: a throttled write is not sent again behind a write that came after it.
-func TestAThrottledWriteThatAnotherHasOvertakenIsRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		require.NoError(t, srv.Create("/x", nil))
-		s := open(t, srv)
-		srv.Inject(fault.Answer(-127).Op(fault.OpMulti).Once())
-		b := s.Batch()
-		first := b.Multi(session.OpSet{Path: "/x", Data: []byte("first"), Version: -1})
-		second := b.Multi(session.OpSet{Path: "/x", Data: []byte("second"), Version: -1})
-		require.Error(t, b.Do(t.Context()))
-		require.ErrorContains(t, first.Err, "has dropped the request")
-		require.NotErrorIs(t, first.Err, session.ErrUnknownOutcome)
-		require.NoError(t, second.Err)
-		n, _ := srv.Node("/x")
-		require.Equal(t, "second", string(n.Data))
-	})
-}
-
 func TestAThrottledRemovalOfAWatchIsMadeAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/x", nil))

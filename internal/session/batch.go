@@ -21,7 +21,6 @@ type Batch struct {
 	s       *Session
 	grouped bool // see Grouped
 	asks    []answerable
-	room    [3]answerable // for asks, when they are few
 }
 
 // Result is the outcome of one request of a Batch; it is set when Do returns.
@@ -36,31 +35,26 @@ type Result[T any] struct {
 
 type answerable interface {
 	request() *request
-	resolve(noReply error) error
+	resolve(s *Session, noReply error) error
 }
 
 func (a *Result[T]) request() *request { return a.r }
 
 // resolve decodes the reply and returns Err, which is noReply if there is no reply.
-func (a *Result[T]) resolve(noReply error) error {
+func (a *Result[T]) resolve(s *Session, noReply error) error {
 	switch {
 	case a.r == nil:
 	case a.r.replied():
 		a.Value, a.Err = a.decode()
 	default:
 		a.Err = noReply
+		s.ephemerals.unanswered(a.r)
 	}
 	return a.Err
 }
 
 // Batch returns an empty batch.
-func (s *Session) Batch() *Batch { return newBatch(s, false) }
-
-func newBatch(s *Session, grouped bool) *Batch {
-	b := &Batch{s: s, grouped: grouped}
-	b.asks = b.room[:0]
-	return b
-}
+func (s *Session) Batch() *Batch { return &Batch{s: s} }
 
 // Do sends the requests and waits for their replies, as long as ctx and the session last. A request that is refused
 // before any I/O, for example for a bad path, is not sent; the others are. But if one is too long, or has no room for its
@@ -81,7 +75,7 @@ func (s *Session) do(ctx context.Context, asks ...answerable) error {
 	noReply := s.run(ctx, requests...) // the error of requests without a reply
 	var first error
 	for _, a := range asks {
-		if err := a.resolve(noReply); first == nil {
+		if err := a.resolve(s, noReply); first == nil {
 			first = err
 		}
 	}
@@ -124,9 +118,6 @@ func (b *Batch) List(path string) *Result[Children] { return added(b, b.s.list(p
 
 // Exists reads a znode's Stat.
 func (b *Batch) Exists(path string) *Result[zk.Stat] { return added(b, b.s.exists(path)) }
-
-// ACL reads a znode's access list.
-func (b *Batch) ACL(path string) *Result[ACL] { return added(b, b.s.acl(path)) }
 
 // Sync makes the reads behind it see what the leader had carried out: see Session.Sync.
 func (b *Batch) Sync(path string) *Result[None] { return added(b, b.s.sync(path)) }

@@ -116,7 +116,7 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 			return err
 		}
 		for k, a := range batch {
-			if err := a.resolve(nil); errors.Is(err, ErrGarbled) {
+			if err := a.resolve(s, nil); errors.Is(err, ErrGarbled) {
 				return err
 			}
 			if !take(from+k, a.Value, a.Err) {

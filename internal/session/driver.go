@@ -13,25 +13,18 @@ import (
 // and dials again when a connection has failed. Only this file knows the library, which reads only the handshake and the
 // headers of the replies to its own pings and close: a hostile server can't upset it.
 type driver struct {
-	s       *Session
-	started chan struct{} // closed when what follows is set: the driver's loop dials before start returns
-	conn    *zk.Conn
-	events  <-chan zk.Event // closed when the driver's loop has ended
+	s      *Session
+	conn   *zk.Conn
+	events <-chan zk.Event // closed when the driver's loop has ended
 }
 
 const driverBuffer = 1 << 10 // for handshakes and headers
 
-// start starts the driver's loop; shutdown stops and joins it.
-func (d *driver) start() error {
-	conn, events, err := zk.Connect([]string{"ensemble"}, d.s.cfg.Timeout,
+// start starts the driver's loop; shutdown stops and joins it. The driver refuses an empty list of servers, and nothing else.
+func (d *driver) start() {
+	d.conn, d.events, _ = zk.Connect([]string{"ensemble"}, d.s.cfg.Timeout,
 		zk.WithDialer(d.dial), zk.WithHostProvider(provider{d.s}), zk.WithLogger(quiet{}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(driverBuffer), zk.WithMaxConnBufferSize(driverBuffer))
-	if err != nil {
-		return err
-	}
-	d.conn, d.events = conn, events
-	close(d.started)
-	return nil
 }
 
 // stop closes the driver and returns a channel that is closed when its loop has ended. The driver tells the server, if there
@@ -40,7 +33,6 @@ func (d *driver) stop() (ended <-chan struct{}) {
 	done := make(chan struct{})
 	go func() { // ends with the driver's loop
 		defer close(done)
-		<-d.started // a session may end in its first handshake
 		d.conn.Close()
 		for range d.events { //nolint:revive // what they tell, the conns have told
 		}

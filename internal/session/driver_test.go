@@ -16,19 +16,6 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-func TestASessionThatEndsBeforeItsDriverHasStartedIsJoinedBehindIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, start := session.EndedBeforeItsDriver(func(string, string, time.Duration) (net.Conn, error) { return nil, net.ErrClosed })
-		closed := make(chan error, 1)
-		go func() { closed <- s.Close() }()
-		synctest.Wait()
-		require.Empty(t, closed, "there is a driver to come")
-		require.NoError(t, start())
-		require.NoError(t, <-closed)
-		require.Equal(t, session.ErrAuth, s.Err())
-	})
-}
-
 // Three of the driver, of which one is the reader, and our writer. The heartbeat is a timer.
 func TestAConnectedSessionHasFourGoroutines(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {

@@ -107,15 +107,10 @@ func (e *ephemerals) reserve(r *request) error {
 	return nil
 }
 
-// releaseLocked gives back r's reserved room or, if its reply came after doubtLocked, the room kept since then.
+// releaseLocked gives back r's reserved room.
 func (e *ephemerals) releaseLocked(r *request) {
-	for _, t := range r.touches {
-		if r.doubted && t.stays() {
-			e.clearLocked(t, 1)
-		}
-	}
 	e.bytes -= r.reserved
-	r.reserved, r.doubted = 0, false
+	r.reserved = 0
 }
 
 // doubtLocked keeps the room of r, which may have been carried out.
@@ -123,7 +118,7 @@ func (e *ephemerals) doubtLocked(r *request) {
 	if r.reserved == 0 {
 		return
 	}
-	r.reserved, r.doubted = 0, true
+	r.reserved = 0
 	for _, t := range r.touches {
 		if t.stays() {
 			e.doubt[t]++

@@ -4,23 +4,16 @@ import (
 	"encoding/binary"
 	"runtime"
 	"strings"
-	"sync"
 )
 
 // AnswerAsTheSessionEnds has the reader take the reply to the first request, and the session end, by the reply or else by
 // another cause, before the call has the reply. The call has woken by then, and has returned or waits for the reader.
 func (r *Rig) AnswerAsTheSessionEnds(code int32, returned func() bool) {
-	r.ending = sync.Once{}
-	began := make(chan struct{})
-	var both sync.WaitGroup
-	both.Go(func() {
-		r.ending.Do(func() { // the end waits here, its context is over
-			close(began)
-			<-r.Done()
-			r.until(func() bool { return returned() || abandons() })
-		})
-	})
-	<-began
+	end := r.end
+	r.end = func(cause error) { // waits when the context is over
+		end(cause)
+		r.until(func() bool { return returned() || abandons() })
+	}
 	if code != codeSessionExpired {
 		r.c.pending.head.hook = func(int32) { r.end(ErrExpired) }
 	}
@@ -29,7 +22,6 @@ func (r *Rig) AnswerAsTheSessionEnds(code int32, returned func() bool) {
 	if _, err := r.c.handle(b, len(b), r.clock.stamp()); err != nil {
 		r.c.fail(err)
 	}
-	both.Wait()
 }
 
 // abandons reports whether a goroutine of the process is giving up requests.

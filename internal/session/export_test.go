@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -100,7 +101,6 @@ func NewRig() *Rig {
 	s := newSession(cfg)
 	s.heartbeat = time.AfterFunc(time.Hour, func() {})
 	s.id, s.granted = 7, cfg.Timeout
-	s.ending.Do(func() {}) // there is no driver to shut down if the lease of a rig that is never closed ends
 	now := s.clock.stamp()
 	s.lease.begin(now, now, cfg.Timeout, cfg.TickTime, true)
 	s.lease.ack(now, now, true)
@@ -205,10 +205,8 @@ func (r *Rig) Reconnect() {
 // RefuseAndBreak makes the reader find in the first reply that the session is over, and makes the conn fail before the reader has
 // handled that.
 func (r *Rig) RefuseAndBreak(err error) {
-	if err := r.driver.start(); err != nil { // which the end of the session would stop
-		panic(err)
-	}
-	r.ending = sync.Once{}
+	r.driver.start() // which the end of the session stops
+	context.AfterFunc(r.ctx, r.shutdown)
 	r.mu.Lock() // both need it
 	r.c.mu.Lock()
 	b := binary.BigEndian.AppendUint32(nil, uint32(r.c.pending.head.xid))
@@ -316,17 +314,6 @@ func Verdict(op, header int32, codes ...int32) int32 {
 		body = append(appendInt(appendBool(appendInt(body, opError), false), code), appendInt(nil, code)...)
 	}
 	return verdict(op, header, appendMultiHeader(body, opError, true))
-}
-
-// EndedBeforeItsDriver returns a session that has ended in its first handshake, before its driver was started.
-func EndedBeforeItsDriver(dial Dialer) (s *Session, start func() error) {
-	cfg, err := Config{Dial: dial}.check("early:1")
-	if err != nil {
-		panic(err)
-	}
-	s = newSession(cfg)
-	s.end(ErrAuth)
-	return s, s.driver.start
 }
 
 // DigestMD5 is the public package's.

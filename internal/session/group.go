@@ -37,7 +37,7 @@ const (
 // Grouped is Batch for the packages of this module: the creates, deletes and multis of the batch may share a transaction
 // with those of other such batches. They must come before the batch's reads, which see them, and are carried out in any
 // order among themselves.
-func (s *Session) Grouped() *Batch { return newBatch(s, true) }
+func (s *Session) Grouped() *Batch { return &Batch{s: s, grouped: true} }
 
 // claims are the znodes that the members of a group are about.
 type (

@@ -234,7 +234,7 @@ func (s *Session) checkChroot(ctx context.Context) error {
 // even if the znode exists, which is all that matters then.
 func (s *Session) createOne(ctx context.Context, grouped bool, full string, data []byte, mode Mode, acl []zk.ACL) error {
 	path := s.strip(full)
-	b := newBatch(s, grouped)
+	b := &Batch{s: s, grouped: grouped}
 	added(b, s.createFull(full, path, data, mode, acl))
 	err := b.Do(ctx)
 	if !errors.Is(err, zk.ErrNoAuth) {

@@ -71,7 +71,8 @@ func (s *Session) findTick(server string, limit time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()
-	p := &Probe{conn: bound(ctx, conn)}
+	endWith(ctx, conn)
+	p := &Probe{conn: conn}
 	if err := p.open(minTimeout); err != nil {
 		if isTimeout(err) {
 			err = fmt.Errorf("no answer to the handshake within %v", limit)
@@ -180,20 +181,11 @@ func (c Config) dialAlone(ctx context.Context, server string) (net.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	return bound(ctx, conn), nil
+	endWith(ctx, conn)
+	return conn, nil
 }
 
-// bound has I/O on conn end with ctx.
-func bound(ctx context.Context, conn net.Conn) net.Conn {
-	return &boundConn{Conn: conn, stop: context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })}
-}
-
-type boundConn struct {
-	net.Conn
-	stop func() bool
-}
-
-func (c *boundConn) Close() error {
-	c.stop()
-	return c.Conn.Close()
+// endWith has I/O on conn end with ctx, at the latest.
+func endWith(ctx context.Context, conn net.Conn) {
+	context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // it may be closed by then
 }

@@ -46,8 +46,7 @@ type request struct {
 	touches []touch // one for each operation of a create, delete or multi; else nil
 
 	// Room for its ephemeral znodes: see ephemerals.go. Used by the goroutine that runs the request.
-	reserved int  // bytes
-	doubted  bool // no call waits for it, and it may have been, or be, carried out
+	reserved int // bytes
 
 	room [frameRoom]byte // for a short frame
 }
@@ -124,19 +123,10 @@ func (s *Session) run(ctx context.Context, requests ...*request) error {
 			err = tooLarge("request", size, s.cfg.JuteMaxBuffer)
 		}
 		if err != nil {
-			for _, unsent := range requests {
-				s.ephemerals.unanswered(unsent)
-			}
 			return r.unsentError(err)
 		}
 	}
-	err := s.deliver(ctx, requests)
-	for _, r := range requests {
-		if !r.replied() {
-			s.ephemerals.unanswered(r)
-		}
-	}
-	return err
+	return s.deliver(ctx, requests)
 }
 
 func (s *Session) deliver(ctx context.Context, requests []*request) error {
@@ -155,7 +145,7 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 		for i, r := range requests[:sent] {
 			// Closed already, or soon: the conn fails them one after the other.
 			<-r.done
-			if r.err == nil && tryAgain(r.header.code) && !r.overtaken(requests[i+1:sent]) {
+			if r.err == nil && tryAgain(r.header.code) {
 				trouble = errOf(r.header.code)
 				if r.err = trouble; r.header.code == codeThrottled {
 					r.err = fmt.Errorf("%w: %w", ErrNotSent, trouble)
@@ -182,15 +172,6 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 			return requests[0].unsentError(s.ended(ctx, trouble))
 		}
 	}
-}
-
-// overtaken reports whether r is a throttled write, and a write behind it was, or may have been, carried out: then r is
-// refused, since it can't be carried out in its place any more.
-func (r *request) overtaken(behind []*request) bool {
-	return r.header.code == codeThrottled && !r.repeatable && slices.ContainsFunc(behind, func(b *request) bool {
-		<-b.done
-		return !b.repeatable && !errors.Is(b.err, ErrNotSent) && (b.err != nil || b.header.code != codeThrottled)
-	})
 }
 
 // Pauses before a request is sent again to a server that has answered: try again.

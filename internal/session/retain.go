@@ -1,6 +1,7 @@
 package session
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"math"
@@ -22,10 +23,10 @@ type Retention struct {
 	s *Session
 
 	// Guarded by Session.mu.
-	nodes     []string // as the caller named them; not changed in place; nil: released
-	next      int      // index in nodes of the znode that this retention's next heartbeat checks
-	at        int      // index in Session.toCheck; −1: not there
-	missing   string   // the znode that was found missing; "": none
+	nodes     []string      // as the caller named them; not changed in place; nil: released
+	next      int           // index in nodes of the znode that this retention's next heartbeat checks
+	place     *list.Element // in Session.toCheck
+	missing   string        // the znode that was found missing; "": none
 	onMissing func(node string)
 }
 
@@ -71,7 +72,7 @@ func (s *Session) Retain(ctx context.Context, nodes ...string) (*Retention, erro
 // retainLocked counts one more holder. A heartbeat that looks soon enough, within a twentieth of the timeout, is not woken.
 func (s *Session) retainLocked(nodes []string) *Retention {
 	r := &Retention{s: s, nodes: nodes}
-	s.addLocked(r)
+	r.place = s.toCheck.PushBack(r)
 	if s.retentions++; s.retentions == 1 {
 		s.retainedSince = s.clock.stamp()
 		s.moveDeadlineLocked()
@@ -82,23 +83,6 @@ func (s *Session) retainLocked(nodes []string) *Retention {
 	return r
 }
 
-func (s *Session) addLocked(r *Retention) {
-	r.at = len(s.toCheck)
-	s.toCheck = append(s.toCheck, r)
-}
-
-func (s *Session) dropLocked(r *Retention) {
-	if r.at < 0 {
-		return
-	}
-	last := len(s.toCheck) - 1
-	s.toCheck[r.at] = s.toCheck[last]
-	s.toCheck[r.at].at = r.at
-	s.toCheck[last] = nil
-	s.toCheck = s.toCheck[:last]
-	r.at = -1
-}
-
 // Release undoes the Retain. It may be called more than once.
 func (r *Retention) Release() {
 	r.s.mu.Lock()
@@ -107,7 +91,7 @@ func (r *Retention) Release() {
 		return
 	}
 	r.nodes, r.missing, r.onMissing = nil, "", nil
-	r.s.dropLocked(r)
+	r.s.toCheck.Remove(r.place)
 	if r.s.retentions--; r.s.retentions == 0 {
 		r.s.moveDeadlineLocked()
 	}
@@ -127,7 +111,7 @@ func (r *Retention) foundMissing(node string) {
 	defer r.s.mu.Unlock()
 	if slices.Contains(r.nodes, node) {
 		r.missing = node
-		r.s.dropLocked(r)
+		r.s.toCheck.Remove(r.place)
 		r.reportLocked()
 	}
 }
@@ -151,8 +135,9 @@ func (s *Session) check(node string) *Result[Transaction] {
 
 // beatLocked returns the next heartbeat. toCheck is not empty.
 func (s *Session) beatLocked(now time.Time) *request {
-	s.nextChecked = (s.nextChecked + 1) % len(s.toCheck)
-	r := s.toCheck[s.nextChecked]
+	first := s.toCheck.Front()
+	s.toCheck.MoveToBack(first)
+	r := first.Value.(*Retention)
 	node := r.nodes[r.next]
 	r.next = (r.next + 1) % len(r.nodes)
 	req := s.check(node).r
@@ -174,7 +159,7 @@ func (s *Session) beatLocked(now time.Time) *request {
 func (s *Session) beatDueLocked(now time.Time) time.Duration {
 	last, left := later(s.writeSent, s.beatAt), s.lease.end(true).Sub(now)
 	switch {
-	case len(s.toCheck) == 0:
+	case s.toCheck.Len() == 0:
 		return math.MaxInt64
 	case last.IsZero():
 		return 0

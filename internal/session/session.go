@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -25,10 +26,9 @@ type Session struct {
 	ephemerals *ephemerals
 	notes      chan Change // see noteLocked
 
-	ctx context.Context // ends with the session; its cause is Err
-	cut context.CancelCauseFunc
+	ctx context.Context         // ends with the session; its cause is Err
+	end context.CancelCauseFunc // ends the session, for the first cause that comes, without a mutex; shutdown does the rest
 
-	ending sync.Once      // starts shutdown
 	joined chan struct{}  // closed when everything has been joined
 	bg     sync.WaitGroup // conns, their ends, heartbeats, tell and Go
 
@@ -51,8 +51,7 @@ type Session struct {
 	connectedAt   time.Time
 	retentions    int // not yet released: while there is one, the session is retained
 	retainedSince time.Time
-	toCheck       []*Retention  // retentions whose znodes heartbeats check
-	nextChecked   int           // index in toCheck of the Retention that the latest heartbeat checked
+	toCheck       list.List     // of the *Retentions whose znodes heartbeats check, the next one first
 	writeSent     time.Time     // when the latest acknowledged write was sent
 	beatAt        time.Time     // when the latest heartbeat was queued on this conn
 	handshakeTook time.Duration // duration of the latest handshake
@@ -92,24 +91,20 @@ func Start(connect string, conf Config) (*Session, error) {
 		s.notes = make(chan Change, maxNotes)
 		s.bg.Go(s.tell)
 	}
-	if err := s.driver.start(); err != nil {
-		s.cut(err)
-		s.noteLocked(Change{State: Over, Err: err}) // no other call can need the mutex yet
-		s.bg.Wait()
-		return nil, err
-	}
+	s.driver.start()
+	context.AfterFunc(s.ctx, s.shutdown) // which may run at once
 	return s, nil
 }
 
 func newSession(cfg config) *Session {
 	s := &Session{cfg: cfg, tick: cfg.TickTime, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
-	s.ctx, s.cut = context.WithCancelCause(context.Background())
+	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.deadline = newDeadline(&s.clock, s.watchLease)
 	s.heartbeat = time.AfterFunc(math.MaxInt64, func() { s.spawn(s.beatOnce) })
 	s.dialer = &dialer{s: s, tried: map[string]error{}}
 	s.watches = newWatches(s)
 	s.ephemerals = newEphemerals(min(mostRoom, cfg.JuteMaxBuffer/2), len(cfg.chroot))
-	s.driver = &driver{s: s, started: make(chan struct{})}
+	s.driver = &driver{s: s}
 	return s
 }
 

@@ -24,12 +24,6 @@ func (s *Session) disconnectedLocked(err error) {
 	}
 }
 
-// end ends the session, for the first cause that comes: first its context, without a mutex. shutdown does the rest.
-func (s *Session) end(cause error) {
-	s.cut(cause)
-	s.ending.Do(func() { go s.shutdown() })
-}
-
 // State returns Over as soon as Err is not nil.
 func (s *Session) State() State {
 	if s.Err() != nil {
