@@ -271,10 +271,11 @@ func (o *observer) watch(ctx context.Context, s *session.Session) error {
 // the candidates.
 func (o *observer) look(ctx context.Context, s *session.Session, name string) (again bool, err error) {
 	node := o.e.path + "/" + name
-	w, err := s.WatchExisting(ctx, node)
+	ws, err := s.WatchAll(ctx, node)
 	if err != nil {
 		return false, err
 	}
+	w := ws[0]
 	defer w.Close() // also when yield panics
 	if w.Exists {
 		var l Leader
@@ -317,9 +318,10 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 
 // sleep waits until w fires, or until it is time to look without an event.
 func (o *observer) sleep(ctx context.Context, s *session.Session, w *session.Watch) error {
-	pause := queue.NextLook(o.pause, s.Timeout())
+	pause, fired := queue.NextLook(o.pause, s.Timeout()), make(chan struct{}, 1)
+	w.Wake(fired)
 	select {
-	case <-w.Fired():
+	case <-fired:
 		o.pause = 0
 	case <-time.After(pause):
 		o.pause = pause

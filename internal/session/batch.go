@@ -122,5 +122,5 @@ func (b *Batch) Exists(path string) *Result[zk.Stat] { return added(b, b.s.exist
 // Sync makes the reads behind it see what the leader had carried out: see Session.Sync.
 func (b *Batch) Sync(path string) *Result[None] { return added(b, b.s.sync(path)) }
 
-// Multi carries out several writes in one transaction: see Session.Transact.
+// Multi carries out several writes in one transaction: see Session.Multi.
 func (b *Batch) Multi(ops ...Op) *Result[Transaction] { return added(b, b.s.multi(ops)) }

@@ -122,10 +122,7 @@ func appendACL(b []byte, acl []zk.ACL) []byte {
 // appendHeader begins a frame: room for the length and the transaction id, which are filled in later, and the opcode.
 func appendHeader(b []byte, op int32) []byte { return appendInt(appendInt(appendInt(b, 0), 0), op) }
 
-var (
-	errShort  = errors.New("frame too short") // it ends inside a field, or has an impossible length
-	errNoName = errors.New("a child without a name")
-)
+var errShort = errors.New("frame too short") // it ends inside a field, or has an impossible length
 
 // decoder reads a frame. After the first failure every read returns zero and err stays set, so callers check once. A
 // length from the wire is not trusted before the bytes behind it have been seen.
@@ -195,9 +192,7 @@ func (d *decoder) names() []string {
 	for i := range names {
 		name := d.take(int(d.int()))
 		if len(name) == 0 {
-			if d.err == nil {
-				d.err = errNoName
-			}
+			d.err = errShort
 			return nil
 		}
 		names[i] = string(name)
@@ -291,8 +286,6 @@ var codes = map[int32]error{
 	codeServerTimeout:  errors.New("the server's time for the operation was over"),
 	codeBadArguments:   zk.ErrBadArguments,
 	-12:                errors.New("the server does not know the session"),
-	-13:                errors.New("no quorum of the new configuration is connected"),
-	-14:                errors.New("another reconfiguration is in progress"),
 	codeAPIError:       zk.ErrAPIError,
 	codeNoNode:         zk.ErrNoNode,
 	codeNoAuth:         zk.ErrNoAuth,
@@ -301,15 +294,12 @@ var codes = map[int32]error{
 	-110:               zk.ErrNodeExists,
 	-111:               zk.ErrNotEmpty,
 	codeSessionExpired: ErrExpired,
-	-113:               errors.New("invalid callback"),
 	-114:               zk.ErrInvalidACL,
 	codeAuthFailed:     ErrAuth,
 	codeSessionMoved:   zk.ErrSessionMoved,
 	-119:               errors.New("server is read-only"),
 	-120:               errors.New("no ephemeral znode on a local session: the servers' localSessionsUpgradingEnabled has to be true"),
-	-121:               errors.New("no such watch"),
 	codeRequestTimeout: errors.New("the request took too long"),
-	-123:               errors.New("reconfiguration is disabled"),
 	codeAuthRequired:   ErrAuth,
 	-125:               errors.New("quota exceeded"),
 	codeThrottled:      errors.New("the server has too much to do and has dropped the request"),

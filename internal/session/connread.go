@@ -202,7 +202,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 		return body[:replyHeaderLen], nil
 	}
 	if size > maxFrame {
-		r.skipped = size
+		r.unreadable = tooLarge("reply", size, maxFrame)
 	}
 	r.answer(header, d.b)
 	return nil, nil

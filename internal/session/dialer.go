@@ -83,13 +83,7 @@ func (d *dialer) next() (string, error) {
 	d.order = d.order[1:]
 	d.mu.Unlock()
 
-	if pause > 0 {
-		select {
-		case <-time.After(pause):
-		case <-d.s.ctx.Done():
-		}
-	}
-	if d.s.ctx.Err() != nil {
+	if !d.s.rest(d.s.ctx, pause) || d.s.ctx.Err() != nil {
 		return "", errStopped
 	}
 	return server, nil

@@ -124,12 +124,6 @@ func (e *strangerError) Is(target error) bool { return target == ErrGarbled }
 // But if the cause could be taken for the outcome of the operation, only its text is kept. If there is no end, or what says
 // so already, or is nil, it returns what.
 func Ended(ctx context.Context, over, what error) error {
-	return ended(ctx, over, what)
-}
-
-func (s *Session) ended(ctx context.Context, what error) error { return ended(ctx, s.Err(), what) }
-
-func ended(ctx context.Context, over, what error) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {
 	case what == nil:
@@ -146,6 +140,8 @@ func ended(ctx context.Context, over, what error) error {
 	}
 	return fmt.Errorf("%w while %w", err, what)
 }
+
+func (s *Session) ended(ctx context.Context, what error) error { return Ended(ctx, s.Err(), what) }
 
 // outcome reports whether err would be taken for the outcome of a request.
 func outcome(err error) bool {

@@ -80,6 +80,18 @@ func (s *Session) QueuedCalls() (queued, pending int) {
 	return l.queue.n, l.pending.n
 }
 
+// Transact is Multi that also returns the transaction's zxid.
+func (s *Session) Transact(ctx context.Context, ops ...Op) (Transaction, error) {
+	return one(ctx, s, s.multi(ops))
+}
+
+// Fired is sent to, once, when the watch has fired.
+func (w *Watch) Fired() <-chan struct{} {
+	fired := make(chan struct{}, 1)
+	w.Wake(fired)
+	return fired
+}
+
 // Attempt and Patience are the bounds that follow from a timeout.
 func Attempt(timeout time.Duration) time.Duration  { return attempt(timeout) }
 func Patience(timeout time.Duration) time.Duration { return firstPatience(timeout) }

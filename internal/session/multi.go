@@ -13,7 +13,7 @@ import (
 // Multi carries out several writes in one transaction: all or none. Otherwise it is like the other writes. Nil: everything was done. If the server refused, nothing was done, and the error is
 // that of the operation that failed. In both cases each operation has a response, which says whether it failed.
 func (s *Session) Multi(ctx context.Context, ops ...Op) ([]zk.MultiResponse, error) {
-	tx, err := s.Transact(ctx, ops...)
+	tx, err := one(ctx, s, s.multi(ops))
 	return tx.Responses, err
 }
 
@@ -21,11 +21,6 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]zk.MultiResponse, err
 type Transaction struct {
 	Responses []zk.MultiResponse // one for each operation, also if one was refused and none was done
 	Zxid      int64              // the czxid of every znode that was made; 0 if nothing was done
-}
-
-// Transact is Multi that also returns the transaction's zxid.
-func (s *Session) Transact(ctx context.Context, ops ...Op) (Transaction, error) {
-	return one(ctx, s, s.multi(ops))
 }
 
 // multi encodes a multi; one without operations does nothing, and is not sent.

@@ -35,7 +35,6 @@ type request struct {
 	err    error // why no reply came
 
 	unreadable error // why the reply that came could not be read; the request is not repeated
-	skipped    int   // length of a reply that was too long to be kept
 
 	prev, next *request // in a requestQueue
 
@@ -93,8 +92,8 @@ func (r *request) fail(err error) {
 
 // result gives d the reply's body to decode, or returns the server's refusal.
 func (r *request) result(d *decoder) error {
-	if r.skipped > 0 { // the code says whether a write was done, but not with what result
-		return r.opError(tooLarge("reply", r.skipped, maxFrame), r.header.code == codeOK)
+	if r.unreadable != nil { // too long; the code says whether a write was done, but not with what result
+		return r.opError(r.unreadable, r.header.code == codeOK)
 	}
 	if r.header.code != codeOK {
 		return r.opError(errOf(r.header.code), false)
@@ -156,7 +155,7 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 			case r.err == nil && !early, r.refusedBy(requests[i+1 : sent]):
 			case early, errors.Is(r.err, ErrNotSent), r.repeatable && r.unreadable == nil: // never sent, or harmless twice
 				write = write || !r.repeatable
-				r.done, r.err, r.reply, r.sent, r.skipped, r.long = make(chan struct{}), nil, nil, time.Time{}, 0, false
+				r.done, r.err, r.unreadable, r.reply, r.sent, r.long = make(chan struct{}), nil, nil, nil, time.Time{}, false
 				again = append(again, r)
 			default:
 				if trouble != nil {

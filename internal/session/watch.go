@@ -14,10 +14,9 @@ type Watch struct {
 	ws *watches
 
 	// Guarded by watches.mu.
-	event zk.EventType  // what happened; 0: not fired
-	fired chan struct{} // returned by Fired; nil: Fired has not been called, as for most holds
-	zxid  int64         // of the event, if the server has told it
-	conn  uint64        // number of the conn that reported the event
+	event zk.EventType // what happened; 0: not fired
+	zxid  int64        // of the event, if the server has told it
+	conn  uint64       // number of the conn that reported the event
 	then  func(zk.EventType)
 	wake  chan<- struct{}
 
@@ -31,34 +30,19 @@ type Watch struct {
 //
 // It blocks until the watch is set. If ctx or the session ends first, it returns an error and leaves no watch behind.
 func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
-	for {
-		w, err := s.watch(ctx, path, noBelief)
-		if err != nil || !w.t.gone { // else a WatchAll asked for it, and nothing waits for the znode's creation
-			return w, err
-		}
-	}
-}
-
-// WatchExisting is Watch for a znode that existed when last seen. If it is gone, Exists is false, the watch has fired with
-// its deletion, and nothing waits for its creation.
-func (s *Session) WatchExisting(ctx context.Context, path string) (*Watch, error) {
-	w, err := s.watch(ctx, path, believedPresent)
-	if err == nil && !w.Exists {
-		s.watches.fireMissing(w)
-	}
-	return w, err
-}
-
-func (s *Session) watch(ctx context.Context, path string, b belief) (*Watch, error) {
 	if err := checkNamed(path); err != nil {
 		return nil, err
 	}
-	w := s.watches.add(watchKey{s.join(path), false}, b)
-	if err := w.set(ctx); err != nil {
-		w.Close()
-		return nil, err
+	for {
+		w := s.watches.add(watchKey{s.join(path), false})
+		if err := w.set(ctx); err != nil {
+			w.Close()
+			return nil, err
+		}
+		if !w.t.gone { // else a WatchAll asked for it, and nothing waits for the znode's creation
+			return w, nil
+		}
 	}
-	return w, nil
 }
 
 // WatchChildren lists a znode's children and watches that list: the watch fires when a child is made or deleted, or the
@@ -69,7 +53,7 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []str
 	if err := checkNamed(path); err != nil {
 		return nil, nil, zk.Stat{}, err
 	}
-	w := s.watches.add(watchKey{s.join(path), true}, noBelief)
+	w := s.watches.add(watchKey{s.join(path), true})
 	list := s.list(path, true)
 	list.r.hook = func(code int32) { s.watches.listed(w.t, code) }
 	c, err := one(ctx, s, list)
@@ -111,19 +95,6 @@ func (w *Watch) set(ctx context.Context) error {
 	return nil
 }
 
-// Fired returns a channel that is closed when the watch has fired. The session's end does not fire it: see Session.Done.
-func (w *Watch) Fired() <-chan struct{} {
-	w.ws.mu.Lock()
-	defer w.ws.mu.Unlock()
-	if w.fired == nil {
-		w.fired = make(chan struct{})
-		if w.event != 0 {
-			close(w.fired)
-		}
-	}
-	return w.fired
-}
-
 // Event returns what happened: created, deleted or data changed; 0 while the watch has not fired.
 func (w *Watch) Event() zk.EventType {
 	w.ws.mu.Lock()
@@ -133,9 +104,6 @@ func (w *Watch) Event() zk.EventType {
 
 func (w *Watch) fireLocked(event zk.EventType, zxid int64, conn uint64) {
 	w.event, w.zxid, w.conn = event, zxid, conn
-	if w.fired != nil {
-		close(w.fired)
-	}
 	poke(w.wake)
 	w.callBackLocked()
 }

@@ -77,10 +77,10 @@ func (ws *watches) closeLocked(w *Watch) {
 	} // else its hook, or restore, drops it: no Watch waits
 }
 
-func (ws *watches) add(key watchKey, b belief) *Watch {
+func (ws *watches) add(key watchKey) *Watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	w, ask := ws.enlistLocked(key, b)
+	w, ask := ws.enlistLocked(key, noBelief)
 	if ask {
 		ws.armLocked(w.t)
 	}

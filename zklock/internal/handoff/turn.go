@@ -273,8 +273,10 @@ func (t *Turn) watch() {
 			return
 		}
 		pause = queue.NextLook(pause, t.Session().Timeout())
+		fired := make(chan struct{}, 1)
+		w.Wake(fired)
 		select {
-		case <-w.Fired():
+		case <-fired:
 		case <-time.After(pause): // the event may be lost
 			w.Close()
 		case <-t.ctx.Done():
