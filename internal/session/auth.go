@@ -63,7 +63,7 @@ func (c *conn) negotiate() error {
 
 // present sends credentials and waits for the verdict. A refusal ends the session, since every server would refuse them.
 func (c *conn) present(r *request, what string) error {
-	if _, err := c.flush(r); err != nil {
+	if _, _, err := c.flush(r, nil); err != nil {
 		return err
 	}
 	select {

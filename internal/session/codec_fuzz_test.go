@@ -72,19 +72,16 @@ func answer(t testing.TB, op int, code int32, body []byte) (any, error) {
 		v, err := replyOps[op].do(ctx, rig.Session)
 		done <- result{v, err}
 	}()
-	dead := rig.Dead()
-	if replyOps[op].name != "create all" {
-		dead = nil // the others return when the link is given up; this one would repeat its request on the next link
-	}
 	for {
 		select {
 		case r := <-done:
 			return r.v, r.err
 		case <-rig.Woken():
-			require.NoError(t, rig.Answer(code, body))
-		case <-dead:
-			cancel()
-			dead = nil
+			if !rig.Failed() {
+				require.NoError(t, rig.Answer(code, body))
+			} else if replyOps[op].name == "create all" { // it would repeat its request on the next link
+				cancel()
+			}
 		case <-time.After(soon):
 			require.FailNow(t, "hangs", "%s, code %d, %x", replyOps[op].name, code, body)
 		}

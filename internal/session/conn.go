@@ -27,12 +27,12 @@ type conn struct {
 	limit  time.Duration // of the handshake, and of each answer to credentials
 
 	// Used only by the goroutine that calls shakeHands and receive.
-	in      *bufio.Reader
-	began   time.Time // when the connect request was sent
-	arrived time.Time // not earlier than the latest frame's arrival
+	in    *bufio.Reader
+	began time.Time // when the connect request was sent
 
-	out    []byte // run's write buffer
-	claims claims // run's, of the group that it gathers
+	// Guarded by Session.mu.
+	upAt      time.Time // when it became the session's
+	lastWrite time.Time // when the latest heartbeat was queued, or a later acknowledged write was sent
 
 	// handling is held while a reply is handled, from when it is taken until its calls have it: abandon waits for that.
 	handling sync.Mutex
@@ -42,15 +42,13 @@ type conn struct {
 	queue      requestQueue     // to be written
 	quarantine int              // in how many more groups untried creates keep apart: see request.untried
 	pending    requestQueue     // written, in order
-	full       bool             // what is in queue waits for replies
 	replies    map[replyKey]int // the length of the latest reply to a list or read
 	xid        int32
 	lastSent   time.Time
 	progressAt time.Time // when bytes of a reply, or of a long request, last passed
 	err        error
 
-	wake chan struct{} // something was queued; capacity 1
-	dead chan struct{} // closed by fail
+	wake chan struct{} // something was queued, or the conn has failed; capacity 1
 }
 
 // connState is where a conn is in its life. It moves from one state to the next, and from each to connFailed:
@@ -93,8 +91,8 @@ var (
 )
 
 func newConn(s *Session, netConn net.Conn, server string, limit time.Duration) *conn {
-	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, readerBuffer), xid: firstXid, claims: claims{}, replies: map[replyKey]int{},
-		wake: make(chan struct{}, 1), dead: make(chan struct{})}
+	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, readerBuffer), xid: firstXid, replies: map[replyKey]int{},
+		wake: make(chan struct{}, 1)}
 }
 
 // shakeHands sends the driver's connect request, and puts the last zxid into it, which the driver does not know: with that,
@@ -163,8 +161,8 @@ func (c *conn) fail(err error) {
 	defer c.s.bg.Done()
 	unsent, pending := c.queue, c.pending
 	c.queue, c.pending = requestQueue{}, requestQueue{}
-	close(c.dead)
 	c.mu.Unlock()
+	poke(c.wake)
 
 	// First, so that a call that wakes, whatever woke it, does not find this conn again.
 	c.s.connDown(c, err)

@@ -36,12 +36,12 @@ func (s *Session) moveDeadlineLocked() {
 // lease.begin.)
 func (s *Session) mayGrantLocked(granted time.Duration) error {
 	switch {
-	case s.id == 0 && granted > max(s.cfg.Timeout, 2*s.tick):
+	case s.id == 0 && granted > max(s.cfg.Timeout, 2*s.lease.tick):
 		return fmt.Errorf("granted a session timeout of %v, and %v was asked for: if the servers' minSessionTimeout is above two ticks, ask for that much",
 			granted, s.cfg.Timeout)
-	case granted < s.tick:
+	case granted < s.lease.tick:
 		return fmt.Errorf("granted a session timeout of %v, which is shorter than a server tick of %v: "+
-			"ask for at least two ticks, and give the ensemble's tickTime as the server tick", granted, s.tick)
+			"ask for at least two ticks, and give the ensemble's tickTime as the server tick", granted, s.lease.tick)
 	}
 	return nil
 }
@@ -72,9 +72,9 @@ func (s *Session) shaken(r connectResponse, sent time.Time) error {
 		}
 		return err
 	}
-	fresh, at := s.id == 0, s.clock.stamp()
-	s.id, s.granted, s.handshakeTook = r.id, granted, at.Sub(sent)
-	s.lease.begin(sent, at, granted, s.tick, fresh)
+	fresh := s.id == 0
+	s.id, s.granted = r.id, granted
+	s.lease.begin(sent, s.clock.stamp(), granted, fresh)
 	s.moveDeadlineLocked()
 	return nil
 }
@@ -98,12 +98,7 @@ func (s *Session) connUp(c *conn) bool {
 		c.enqueue(&request{op: opSync, name: "sync", repeatable: true, urgent: true,
 			frame: appendString(appendHeader(nil, opSync), s.join("/"))})
 	}
-	s.writeSent, s.beatAt = time.Time{}, time.Time{} // a write has to confirm what the handshake proved
-	if now := s.clock.now(); s.beatDueLocked(now) <= 0 {
-		c.enqueue(s.beatLocked(now))
-	}
 	s.connectedLocked(c)
-	s.wakeHeartbeat()
 	return true
 }
 
@@ -111,7 +106,7 @@ func (s *Session) connDown(c *conn, err error) {
 	s.watches.detach(c)
 	s.mu.Lock()
 	up := s.conn == c
-	lasted := up && s.clock.stamp().Sub(s.connectedAt) >= time.Second
+	lasted := up && s.clock.stamp().Sub(c.upAt) >= time.Second
 	if up {
 		s.disconnectedLocked(err)
 	}
@@ -128,8 +123,8 @@ func (s *Session) connDown(c *conn, err error) {
 	s.dialer.failed(c.server, err)
 }
 
-// replied counts the reply to r with the verdict code, which arrived at time at. An error gives up the conn.
-func (s *Session) replied(r *request, header replyHeader, code int32, at time.Time) error {
+// replied counts the reply to r on c, with the verdict code, which arrived at time at. An error gives up c.
+func (s *Session) replied(c *conn, r *request, header replyHeader, code int32, at time.Time) error {
 	if code == codeSessionExpired {
 		s.end(ErrExpired)
 		return ErrExpired
@@ -156,7 +151,7 @@ func (s *Session) replied(r *request, header replyHeader, code int32, at time.Ti
 	s.lease.ack(r.sent, at, leader)
 	s.moveDeadlineLocked()
 	if leader {
-		s.writeSent, s.writeTook = r.sent, at.Sub(r.sent)
+		c.lastWrite, s.writeTook = later(c.lastWrite, r.sent), at.Sub(r.sent)
 		if s.writeTook < s.promptLocked() {
 			s.stalls = 0
 		}

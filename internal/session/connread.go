@@ -24,7 +24,7 @@ func (c *conn) receive() (forDriver []byte, err error) {
 	switch {
 	case err != nil:
 	case established:
-		forDriver, err = c.handle(body, size, c.arrived)
+		forDriver, err = c.handle(body, size, c.s.clock.glance())
 	default:
 		forDriver, err = body, c.handshake(body)
 	}
@@ -47,7 +47,6 @@ func (c *conn) garbledLocked(err error) error {
 // readFrame reads one frame, of size bytes; of one longer than maxFrame it keeps the header only. Memory grows with the
 // bytes that arrive, not with the announced length.
 func (c *conn) readFrame(established bool) (body []byte, size int, err error) {
-	had := c.in.Buffered()
 	length, err := c.in.Peek(4)
 	if err != nil {
 		return nil, 0, c.readError(err)
@@ -73,9 +72,6 @@ func (c *conn) readFrame(established bool) (body []byte, size int, err error) {
 	}
 	if err != nil {
 		return nil, 0, c.readError(err)
-	}
-	if had < len(length)+size || c.arrived.IsZero() { // else it arrived together with the frame before it
-		c.arrived = c.s.clock.now()
 	}
 	return body, size, nil
 }
@@ -167,7 +163,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 		return nil, err
 	}
 	code := verdict(r.op, header.code, d.b)
-	if err := c.s.replied(r, header, code, at); err != nil {
+	if err := c.s.replied(c, r, header, code, at); err != nil {
 		c.fail(err)                      // first: calls that send again must not find this conn
 		sendAgain(r.calls(), ErrNotSent) // it was not carried out, or its reply does not count
 		return nil, err
@@ -238,8 +234,7 @@ func (c *conn) take(xid int32, size int, at time.Time) (*request, error) {
 	c.pending.remove(r)
 	c.answeredLocked(r, size)
 	c.progressAt = at
-	more := c.full && c.pending.n <= window/2 && c.pending.bytes <= windowBytes/2
-	c.full = c.full && !more
+	more := c.queue.n > 0 && c.pending.n <= window/2 && c.pending.bytes <= windowBytes/2
 	c.mu.Unlock()
 	if more {
 		poke(c.wake)

@@ -15,7 +15,7 @@ const (
 	windowBytes = 1 << 20
 
 	maxWrite = 64 << 10 // bytes that flush writes in one piece; a single frame may be longer
-	maxKept  = 16 << 10 // bytes of the write buffer that a conn keeps
+	maxKept  = 16 << 10 // bytes of the write buffer that run keeps
 )
 
 // enqueue puts requests on the conn, one behind the other. False: the conn has failed and none of them was taken.
@@ -90,21 +90,27 @@ func (c *conn) run() {
 		c.fail(ErrClosed)
 		return
 	}
+	var out []byte
+	beat := time.NewTimer(c.beat())
+	defer beat.Stop()
 	for {
 		select {
 		case <-c.wake:
-		case <-c.dead:
-			return
+		case <-beat.C:
+			beat.Reset(c.beat())
+			continue
 		}
 		if c.busy() {
 			runtime.Gosched() // let goroutines woken by the latest replies enqueue first: one write then carries them all
 		}
-		for more := true; more; {
-			var err error
-			if more, err = c.flush(nil); err != nil {
-				c.fail(err)
-				return
-			}
+		var more bool
+		var err error
+		if out, more, err = c.flush(nil, out); err != nil {
+			c.fail(err)
+			return
+		}
+		if more {
+			poke(c.wake)
 		}
 	}
 }
@@ -115,23 +121,24 @@ func (c *conn) busy() bool {
 	return c.pending.n >= 4
 }
 
-// flush writes only first or, if that is nil, one piece of what is queued, as far as the window allows. more: there is
-// another piece; a heartbeat may come before it. A request counts as sent from the instant before its first byte leaves;
+// flush writes only first or, if that is nil, one piece of what is queued, as far as the window allows; buf is used for it, and
+// returned for the next. more: there is another piece; a heartbeat may come before it. A request counts as sent from the instant before its first byte leaves;
 // from then on only the server knows its outcome.
-func (c *conn) flush(first *request) (more bool, err error) {
+func (c *conn) flush(first *request, buf []byte) (out []byte, more bool, err error) {
 	c.mu.Lock()
 	if c.state == connFailed {
 		c.mu.Unlock()
-		return false, c.failure()
+		return nil, false, c.failure()
 	}
 	if first != nil {
 		c.numberLocked([]*request{first})
 		c.queue.pushFront(first)
 	}
 	now := c.s.clock.stamp()
-	out := c.out[:0]
+	full := false // the rest waits for replies
+	out = buf[:0]
 	for c.queue.n > 0 && (len(out) == 0 || len(out)+len(c.queue.head.frame) <= maxWrite) {
-		if c.full = first == nil && c.fullLocked(c.queue.head); c.full {
+		if full = first == nil && c.fullLocked(c.queue.head); full {
 			break
 		}
 		r := c.nextLocked()
@@ -145,12 +152,12 @@ func (c *conn) flush(first *request) (more bool, err error) {
 			break
 		}
 	}
-	more = first == nil && !c.full && c.queue.n > 0
+	more = first == nil && !full && c.queue.n > 0
 	c.mu.Unlock()
-	if cap(out) <= maxKept {
-		c.out = out
+	if err = c.write(out); cap(out) > maxKept {
+		out = nil
 	}
-	return more, c.write(out)
+	return out, more, err
 }
 
 // fullLocked reports whether r has to wait until replies have come.

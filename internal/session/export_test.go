@@ -31,13 +31,15 @@ const MaxFrame = maxFrame
 const Burst = burst
 
 func (l *Lease) Begin(sent time.Time, timeout, tick time.Duration) {
-	l.l.begin(sent, sent, timeout, tick, true)
+	l.l.tick = tick
+	l.l.begin(sent, sent, timeout, true)
 	l.l.ack(sent, sent, true) // the write that made it
 }
 
 // Open is the handshake of a new session.
 func (l *Lease) Open(sent, at time.Time, timeout, tick time.Duration) {
-	l.l.begin(sent, at, timeout, tick, true)
+	l.l.tick = tick
+	l.l.begin(sent, at, timeout, true)
 }
 
 // Reattach is the request of a handshake that re-attaches the session; Unanswered says that it gets no answer.
@@ -46,7 +48,8 @@ func (l *Lease) Unanswered(closed bool)  { l.l.unanswered(closed) }
 
 // Resume is the answer to a handshake that re-attached the session.
 func (l *Lease) Resume(sent, at time.Time, timeout, tick time.Duration) {
-	l.l.begin(sent, at, timeout, tick, false)
+	l.l.tick = tick
+	l.l.begin(sent, at, timeout, false)
 }
 func (l *Lease) Ack(sent, at time.Time, leader bool) { l.l.ack(sent, at, leader) }
 func (l *Lease) SafeUntil() time.Time                { return l.l.safeUntil() }
@@ -111,10 +114,9 @@ func NewRig() *Rig {
 		panic(err)
 	}
 	s := newSession(cfg)
-	s.heartbeat = time.AfterFunc(time.Hour, func() {})
 	s.id, s.granted = 7, cfg.Timeout
 	now := s.clock.stamp()
-	s.lease.begin(now, now, cfg.Timeout, cfg.TickTime, true)
+	s.lease.begin(now, now, cfg.Timeout, true)
 	s.lease.ack(now, now, true)
 	r := &Rig{Session: s}
 	r.connect(sink{}, "rig:1")
@@ -131,14 +133,13 @@ func (r *Rig) connect(netConn net.Conn, server string) {
 // Stop stops the rig's clocks.
 func (r *Rig) Stop() {
 	r.deadline.timer.Stop()
-	r.heartbeat.Stop()
 }
 
-// Woken is signalled when requests have been queued.
+// Woken is signalled when requests have been queued, and when the link has failed.
 func (r *Rig) Woken() <-chan struct{} { return r.c.wake }
 
-// Dead is closed when the link has been given up.
-func (r *Rig) Dead() <-chan struct{} { return r.c.dead }
+// Failed reports whether the link has been given up.
+func (r *Rig) Failed() bool { return r.c.failure() != nil }
 
 // Answer answers each queued request with code and body.
 func (r *Rig) Answer(code int32, body []byte) error {
@@ -179,7 +180,7 @@ func (r *Rig) Notify(typ zk.EventType, path string) error {
 // Send writes the queued requests.
 func (r *Rig) Send() error {
 	for {
-		if more, err := r.c.flush(nil); !more || err != nil {
+		if _, more, err := r.c.flush(nil, nil); !more || err != nil {
 			return err
 		}
 	}
@@ -188,8 +189,8 @@ func (r *Rig) Send() error {
 // Beat queues a heartbeat on the link.
 func (r *Rig) Beat() { r.c.enqueue(newPing()) }
 
-// NextBeat does what the heartbeat timer has to do now, and returns the time until it has something to do again.
-func (s *Session) NextBeat() time.Duration { return s.beat() }
+// NextBeat does what the heartbeat has to do now, and returns the time until it has something to do again.
+func (r *Rig) NextBeat() time.Duration { return r.c.beat() }
 
 // Break makes the link fail.
 func (r *Rig) Break(err error) { r.c.fail(err) }

@@ -98,8 +98,8 @@ func (c *conn) nextLocked() *request {
 // gatherLocked adds to first, a write, the independent ones behind it, up to the size of a group. A write that stays behind is
 // overtaken by none that depends on it.
 func (c *conn) gatherLocked(first *request) *request {
-	clear(c.claims)
-	c.claims.add(first.touches)
+	claimed := claims{}
+	claimed.add(first.touches)
 	members, ops, size := []*request{first}, len(first.touches), len(first.frame)
 	limit := min(maxGroupBytes, c.s.cfg.JuteMaxBuffer)
 	looked := 0
@@ -107,11 +107,11 @@ func (c *conn) gatherLocked(first *request) *request {
 		next := r.next
 		if r.shares > 0 && r.touches != nil {
 			alike := c.quarantine == 0 || r.untried() == first.untried()
-			if alike && ops+len(r.touches) <= maxGroup && size+len(r.frame) <= limit && c.claims.free(r.touches) {
+			if alike && ops+len(r.touches) <= maxGroup && size+len(r.frame) <= limit && claimed.free(r.touches) {
 				c.queue.remove(r)
 				members, ops, size = append(members, r), ops+len(r.touches), size+len(r.frame)
 			}
-			c.claims.add(r.touches)
+			claimed.add(r.touches)
 		}
 		r = next
 	}

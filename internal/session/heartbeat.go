@@ -20,57 +20,28 @@ const (
 	lookPart         = 20 // longest time between two runs of the heartbeat
 )
 
-// beatOnce is what the timer Session.heartbeat starts; it sets the timer again. Several may run at once, each for what is
-// due.
-func (s *Session) beatOnce() {
-	woken := s.wakes.Load()
-	s.heartbeat.Reset(s.beat())
-	if s.wakes.Load() != woken { // wakeHeartbeat set the timer meanwhile, and our Reset undid that
-		s.heartbeat.Reset(0)
-	}
-}
-
-func (s *Session) wakeHeartbeat() {
-	s.wakes.Add(1)
-	s.heartbeat.Reset(0)
-}
-
-// beat does what is due and returns the time until more is due.
-func (s *Session) beat() time.Duration {
+// beat does what is due on c, which is open, and returns the time until more is due. conn.run calls it then.
+func (c *conn) beat() time.Duration {
+	s := c.s
 	s.mu.Lock()
 	now := s.clock.now()
-	if s.id == 0 {
-		s.mu.Unlock()
-		return time.Hour // the first connection wakes us
-	}
-	c, wait, every := s.conn, s.lease.timeout/lookPart, s.lease.timeout/idlePingPart
+	wait, every := s.lease.timeout/lookPart, s.lease.timeout/idlePingPart
 	if s.retentions > 0 {
 		every = s.lease.timeout / retainedPingPart
 	}
-	var confirm *request
-	if c != nil && s.beatDueLocked(now) <= 0 {
-		confirm = s.beatLocked(now)
+	if c.beatDueLocked(now) <= 0 {
+		c.enqueue(c.beatLocked(now))
 	}
-	next := s.beatDueLocked(now)
-	renew := s.renewLocked(now)
+	next, renew := c.beatDueLocked(now), c.renewLocked(now)
 	s.mu.Unlock()
-	switch {
-	case c == nil:
-		return wait
-	case renew:
-		c.fail(errThin)
-		return wait
-	}
 	unsent, unheard := c.quiet(now)
 	limit := s.patience()
-	if unheard >= limit {
+	switch {
+	case renew:
+		c.fail(errThin)
+	case unheard >= limit:
 		c.fail(fmt.Errorf("%w within %v", errSilent, limit))
-		return wait
-	}
-	if confirm != nil {
-		c.enqueue(confirm)
-	}
-	if unsent >= every { // also while a reply is due: the server has to hear of us, however long the reply takes
+	case unsent >= every: // also while a reply is due: the server has to hear of us, however long the reply takes
 		c.enqueue(newPing())
 		unsent = 0
 	}
@@ -119,11 +90,11 @@ var errThin = errors.New("writes take too long to confirm the lease on one conne
 // acknowledgements that came at least lease.settle before the write was sent. If writes take long, these are so old that the
 // lease would be over before the heartbeat after the next is answered. A handshake needs no such interval: the first write
 // after it confirms it, if there is time for both.
-func (s *Session) renewLocked(now time.Time) bool {
+func (c *conn) renewLocked(now time.Time) bool {
+	s, shook := c.s, c.upAt.Sub(c.began)
 	t := s.lease.timeout
-	return s.retentions > 0 && s.conn != nil && s.writeTook > t/10 && now.Sub(s.connectedAt) > s.writeTook &&
-		s.lease.end(true).Sub(now) > s.handshakeTook+s.writeTook &&
-		s.lease.prospect(now).Sub(now) < s.writeTook+max(s.lease.beatEvery(), s.handshakeTook)+t/lookPart
+	return s.retentions > 0 && s.writeTook > t/10 && now.Sub(c.upAt) > s.writeTook && s.lease.end(true).Sub(now) > shook+s.writeTook &&
+		s.lease.prospect(now).Sub(now) < s.writeTook+max(s.lease.beatEvery(), shook)+t/lookPart
 }
 
 func (s *Session) remainingLease() (remaining time.Duration, retained bool) {

@@ -79,7 +79,7 @@ import (
 // Source: measured on a three-node ensemble, where a lease by the latest reply (acked) outlived the session by 4.0 s.
 type lease struct {
 	timeout time.Duration // the least granted to this session
-	tick    time.Duration // of the servers, or longer
+	tick    time.Duration // of the servers, or longer; 0: not found out yet
 	settle  time.Duration // one tick, or half the timeout: from a reply to the write that confirms it
 	slack   time.Duration // two ticks, or half the timeout: from a request to the write that confirms it
 
@@ -115,12 +115,12 @@ func drift(d time.Duration) time.Duration { return d / driftPart }
 func allowances(d time.Duration) time.Duration { return drift(d) + d/leadPart + d/marginPart }
 
 // begin starts the lease at the handshake of a new session, or continues it at a re-attachment, answered at time at.
-func (l *lease) begin(sent, at time.Time, timeout, tick time.Duration, fresh bool) {
+func (l *lease) begin(sent, at time.Time, timeout time.Duration, fresh bool) {
 	if !fresh && timeout > l.timeout {
 		timeout = l.timeout // nothing relies on the longer one
 	}
 	// A server's least session timeout is two ticks, so a shorter timeout proves a shorter tick than we were told.
-	l.tick, l.settle, l.slack = tick, min(tick, timeout/2), min(2*tick, timeout/2)
+	l.settle, l.slack = min(l.tick, timeout/2), min(2*l.tick, timeout/2)
 	l.reattachSent, l.unansweredSent = time.Time{}, time.Time{}
 	end := sent.Add(timeout)
 	shorter := timeout < l.timeout // by another server: the leader counts anew, to less

@@ -69,16 +69,13 @@ func (s *Session) Retain(ctx context.Context, nodes ...string) (*Retention, erro
 	}
 }
 
-// retainLocked counts one more holder. A heartbeat that looks soon enough, within a twentieth of the timeout, is not woken.
+// retainLocked counts one more holder. The heartbeat looks within a twentieth of the timeout.
 func (s *Session) retainLocked(nodes []string) *Retention {
 	r := &Retention{s: s, nodes: nodes}
 	r.place = s.toCheck.PushBack(r)
 	if s.retentions++; s.retentions == 1 {
 		s.retainedSince = s.clock.stamp()
 		s.moveDeadlineLocked()
-		if s.lease.end(true).Sub(s.retainedSince) < s.lease.thin() {
-			s.wakeHeartbeat()
-		}
 	}
 	return r
 }
@@ -134,7 +131,8 @@ func (s *Session) check(node string) *Result[Transaction] {
 }
 
 // beatLocked returns the next heartbeat. toCheck is not empty.
-func (s *Session) beatLocked(now time.Time) *request {
+func (c *conn) beatLocked(now time.Time) *request {
+	s := c.s
 	first := s.toCheck.Front()
 	s.toCheck.MoveToBack(first)
 	r := first.Value.(*Retention)
@@ -147,7 +145,7 @@ func (s *Session) beatLocked(now time.Time) *request {
 			r.foundMissing(node)
 		}
 	}
-	s.beatAt = now
+	c.lastWrite = now
 	return req
 }
 
@@ -156,8 +154,9 @@ func (s *Session) beatLocked(now time.Time) *request {
 // that a short hold costs no heartbeat. If no more of the lease is left than a write takes beyond lease.thin, only the first
 // two count. When the lease runs thin: a twentieth of the timeout after the later of the first two. At once on a connection
 // whose handshake no write has confirmed. Never when toCheck is empty: the loss of all that was held has been reported.
-func (s *Session) beatDueLocked(now time.Time) time.Duration {
-	last, left := later(s.writeSent, s.beatAt), s.lease.end(true).Sub(now)
+func (c *conn) beatDueLocked(now time.Time) time.Duration {
+	s, last := c.s, c.lastWrite
+	left := s.lease.end(true).Sub(now)
 	switch {
 	case s.toCheck.Len() == 0:
 		return math.MaxInt64

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -17,9 +15,7 @@ import (
 type Session struct {
 	cfg        config
 	clock      clock
-	deadline   *deadline    // the end of the session; moves with the lease
-	heartbeat  *time.Timer  // see heartbeat.go
-	wakes      atomic.Int64 // times that the heartbeat was woken
+	deadline   *deadline // the end of the session; moves with the lease
 	dialer     *dialer
 	driver     *driver
 	watches    *watches
@@ -41,20 +37,15 @@ type Session struct {
 	state         State      // never Over: see State
 	id            int64
 	granted       time.Duration // the timeout, by the latest handshake
-	tick          time.Duration // of the servers, or longer; 0: not found out yet
 	lease         lease
 	zxid          int64 // the latest seen, in replies and notifications; see watches.answered
 	unseen        bool  // a notification without a zxid has come, and no reply with a zxid since
 	conn          *conn // carries requests; nil unless Connected
 	latest        *conn // the latest dialled, perhaps still shaking hands
 	ready         chan struct{}
-	connectedAt   time.Time
 	retentions    int // not yet released: while there is one, the session is retained
 	retainedSince time.Time
 	toCheck       list.List     // of the *Retentions whose znodes heartbeats check, the next one first
-	writeSent     time.Time     // when the latest acknowledged write was sent
-	beatAt        time.Time     // when the latest heartbeat was queued on this conn
-	handshakeTook time.Duration // duration of the latest handshake
 	writeTook     time.Duration // duration of the latest acknowledged write
 	rested        time.Time     // when nextRest was last called
 	resting       time.Duration // what it returned
@@ -97,10 +88,9 @@ func Start(connect string, conf Config) (*Session, error) {
 }
 
 func newSession(cfg config) *Session {
-	s := &Session{cfg: cfg, tick: cfg.TickTime, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
+	s := &Session{cfg: cfg, lease: lease{tick: cfg.TickTime}, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.deadline = newDeadline(&s.clock, s.watchLease)
-	s.heartbeat = time.AfterFunc(math.MaxInt64, func() { s.spawn(s.beatOnce) })
 	s.dialer = &dialer{s: s, tried: map[string]error{}}
 	s.watches = newWatches(s)
 	s.ephemerals = newEphemerals(min(mostRoom, cfg.JuteMaxBuffer/2), len(cfg.chroot))
@@ -137,7 +127,7 @@ func (s *Session) Timeout() time.Duration {
 func (s *Session) TickTime() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tick
+	return s.lease.tick
 }
 
 // SafeUntil returns the instant, on the local clock, before which the ensemble can't have ended the session by itself, as
@@ -217,7 +207,7 @@ func (s *Session) shutdown() {
 		// The close has been sent. Even if no reply arrives it may reach the server, which then hangs up; the timer bounds the
 		// wait. The driver waits a second meanwhile; the rest ends when the connection is closed below.
 		select {
-		case <-latest.dead:
+		case <-stopped:
 		case <-time.After(min(time.Second, s.cfg.Timeout/4)):
 		}
 	}
@@ -226,7 +216,6 @@ func (s *Session) shutdown() {
 	}
 	<-stopped
 	s.bg.Wait()
-	s.heartbeat.Stop()
 }
 
 // dialled notes the conn that is about to shake hands. False: the session is over, and shutdown does not know c.
