@@ -16,7 +16,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Three of the driver, of which one is the reader, and our writer. The heartbeat is a timer.
+// Three of the driver, of which one is the reader, and our writer, which beats too.
 func TestAConnectedSessionHasFourGoroutines(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
