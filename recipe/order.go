@@ -9,7 +9,7 @@ import (
 
 // This file decides who holds, by pure functions of a list of the directory, our own name, the czxids of contenders whose
 // numbers can't be compared and, for a semaphore, its size. The rule is tally.lets, also for TryLock (Foresee) and
-// onlookers (Holding). A waiter may also hold without another list: see internal/queue/predecessor.go.
+// onlookers (Holding). A waiter may also hold without another list: see internal/queue/wait.go.
 //
 // # Order of contenders
 //

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/queue"
+	"github.com/zklock/locker/session"
 )
 
 // acquisition is a lock that was acquired: what its holds share. There is one hold, or with reentrancy several. It ends
@@ -42,49 +44,6 @@ const (
 	released                  // the last hold was unlocked (beginRelease)
 	lost                      // anything else (endLost)
 )
-
-// newHold makes the acquisition of a ticket that holds, and its first hold. Both are one allocation: with local handoff a hold
-// may last for a microsecond.
-func (c *Client) newHold(t ticket, w *waiting, o lockOptions) *Hold {
-	both := &struct {
-		a   acquisition
-		h   Hold
-		one [1]*Hold
-	}{a: acquisition{c: c, ticket: t, info: w.info, since: time.Now(), limit: o.maxHold}}
-	a, h := &both.a, &both.h
-	a.holds = append(both.one[:0], h)
-	h.bind(a, w.caller)
-	c.use.update(func() {
-		delete(c.use.waits, w)
-		c.use.holds[a] = struct{}{}
-	})
-	h.tellAcquired(a.info, w.since, 0)
-	a.mu.Lock() // a timer may fire before its field is set
-	if a.limit > 0 {
-		a.maxHold = time.AfterFunc(a.limit, a.expire)
-	}
-	a.mu.Unlock()
-	t.Guard(a.endLost)
-	return h
-}
-
-// tellAcquired reports the hold of the call i, asked for at began. If a hook panics, the caller does not get the hold, which is
-// released.
-func (h *Hold) tellAcquired(i LockInfo, began time.Time, joined uint64) {
-	i.Token, i.Node, i.Joined, i.Waited = h.Token(), h.Node(), joined, time.Since(began)
-	told := false
-	defer func() {
-		if !told {
-			_ = h.Unlock() // the panic goes on
-		}
-	}()
-	event := "lock acquired"
-	if joined != 0 {
-		event = "lock acquired again"
-	}
-	h.a.c.tell(slog.LevelDebug, event, h.a.c.opts.hooks.Acquired, i)
-	told = true
-}
 
 // end is the only way out of held: it ends the context of every hold with cause. False: the acquisition had ended before.
 func (a *acquisition) end(to acquisitionState, cause error) bool {
@@ -204,6 +163,19 @@ func (a *acquisition) leavableLocked() bool {
 	return a.state == released || a.ticket.Session().Err() == nil
 }
 
+// giveUp leaves a ticket that is no longer wanted. If ctx ends, the deletion goes on in the background.
+func (c *Client) giveUp(ctx context.Context, t ticket) {
+	c.unreleased(ctx, t, t.Leave(ctx))
+}
+
+// unreleased warns of a ticket whose Leave has failed, unless its znodes are gone or being deleted, or its session is over.
+func (c *Client) unreleased(ctx context.Context, t ticket, err error) {
+	if err == nil || errors.Is(err, queue.ErrGone) || ctx.Err() != nil || t.Session().Err() != nil {
+		return
+	}
+	c.log.Warn("place in line can't be given up before the session ends", "node", t.Nodes()[0], "error", err)
+}
+
 // ended returns why the lock is not held any more; nil while it is. Guard may not have reported it yet.
 func (a *acquisition) ended() error {
 	a.mu.Lock()
@@ -274,4 +246,25 @@ func (a *acquisition) covers(k lockKey) bool {
 
 func (a *acquisition) has(path string) bool {
 	return slices.Contains(a.info.Paths, path) || a.info.Paths == nil && a.info.Path == path
+}
+
+func (h *Hold) unlock() error {
+	if !h.released.CompareAndSwap(false, true) {
+		return ErrUnlocked
+	}
+	err := h.Err()
+	last := h.a.drop(h)
+	h.forget()
+	if last {
+		s := h.ctx.s
+		ctx, done := context.WithTimeout(context.Background(), min(s.Timeout()/10, time.Second))
+		defer done()
+		if s.State() != session.Connected {
+			done()
+		}
+		if released := h.a.release(ctx); errors.Is(released, ErrNodeDeleted) { // perhaps while the lock was in use
+			err = cmp.Or(err, released)
+		}
+	}
+	return err
 }

@@ -138,27 +138,6 @@ func (h *Hold) Unlock() error {
 	return h.fail("unlock", h.unlock())
 }
 
-func (h *Hold) unlock() error {
-	if !h.released.CompareAndSwap(false, true) {
-		return ErrUnlocked
-	}
-	err := h.Err()
-	last := h.a.drop(h)
-	h.forget()
-	if last {
-		s := h.ctx.s
-		ctx, done := context.WithTimeout(context.Background(), min(s.Timeout()/10, time.Second))
-		defer done()
-		if s.State() != session.Connected {
-			done()
-		}
-		if released := h.a.release(ctx); errors.Is(released, ErrNodeDeleted) { // perhaps while the lock was in use
-			err = cmp.Or(err, released)
-		}
-	}
-	return err
-}
-
 func (h *Hold) fail(op string, err error) error { return failed(op, h.a.info.Path, err) }
 
 // ownEnd returns err, which is that of I/O under the hold's context, and says why the hold has ended if it is that which ended the

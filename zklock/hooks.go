@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/contender"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
 
@@ -21,19 +20,6 @@ const (
 	kindMulti     = "multi"
 	kindElection  = contender.Election
 )
-
-// contenderKind returns the kind that the contenders' names tell.
-func contenderKind(kind string) recipe.Kind {
-	switch kind {
-	case kindRead:
-		return recipe.Read
-	case kindWrite:
-		return recipe.Write
-	case kindSemaphore:
-		return recipe.Permits
-	}
-	return recipe.Lock
-}
 
 // Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They are called concurrently; the call
 // that they report on waits for them. They must not call Client.Close.

@@ -1,9 +1,6 @@
 package zklock
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/zklock/locker/internal/jitter"
@@ -52,27 +49,5 @@ func (c *Client) keep() {
 		}
 		c.present.Store(fresh)
 		close(now.next)
-	}
-}
-
-// await returns the present session, once it is established.
-func (c *Client) await(ctx context.Context) (*session.Session, error) {
-	for {
-		now := c.present.Load()
-		err := now.session.Established(ctx)
-		switch {
-		case c.ctx.Err() != nil:
-			return nil, c.ended(ctx, closedError{})
-		case err == nil:
-			return now.session, nil
-		case ctx.Err() != nil, errors.Is(err, ErrAuth): // waiting would not help
-			return nil, c.ended(ctx, err)
-		}
-		select {
-		case <-now.next:
-		case <-c.ctx.Done():
-		case <-ctx.Done():
-			return nil, c.ended(ctx, fmt.Errorf("waiting for the next session (the last one ended: %v)", now.session.Err())) //nolint:errorlint // as text
-		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zklock/internal/handoff"
 )
 
@@ -45,6 +46,19 @@ type lock struct {
 	size    *queue.Size   // of a semaphore; nil for the others
 	rank    int           // of an election's candidates
 	handoff *handoff.Lock // nil without local handoff
+}
+
+// contenderKind returns the kind that the contenders' names tell.
+func contenderKind(kind string) recipe.Kind {
+	switch kind {
+	case kindRead:
+		return recipe.Read
+	case kindWrite:
+		return recipe.Write
+	case kindSemaphore:
+		return recipe.Permits
+	}
+	return recipe.Lock
 }
 
 // Kinds of locks that have options of their own.
@@ -153,36 +167,21 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 	return h.work, h, nil
 }
 
-// aboutToQueue is what a call was doing whose context had ended before it began.
-func aboutToQueue(ctx context.Context) error {
-	if h, ok := ctx.Value(holdKey{}).(*Hold); ok && h.Err() != nil && errors.Is(context.Cause(ctx), h.Err()) {
-		return fmt.Errorf("about to queue with the context of an earlier hold, %v; use the context that its Lock was called with", h)
+// reenter returns a further hold if ctx carries one of the same lock and the lock is reentrant. Otherwise waiting would
+// never end: ErrDeadlock, as for a hold of some of a MultiLock's paths, or of others too. Nil, nil: ctx carries none.
+// Permits of a semaphore are added up instead: see queue.Size.
+func (l *lock) reenter(ctx context.Context, kind string) (*Hold, error) {
+	if kind == kindSemaphore {
+		return nil, nil
 	}
-	return errors.New("about to queue")
-}
-
-// errWaited is the cause with which a call's context ends after WithMaxWait's time.
-var errWaited = errors.New("WithMaxWait's time was over")
-
-// explain returns ErrBusy for a try that found another contender, and for a call whose WithMaxWait was over, before its
-// caller's context, while it was in line; a call that could not queue, for lack of a connection, did not find the lock
-// busy. ErrBusy has the cause as text only, since a deadline in that was not the caller's.
-func (l *lock) explain(err error) error {
-	var line queue.LineError
-	if !errors.As(err, &line) {
-		return err
+	for _, dir := range l.dirs {
+		if a, ok := ctx.Value(lockKey{l.c, dir}).(*acquisition); ok {
+			if h, err := a.join(ctx, l, dir, kind); h != nil || err != nil {
+				return h, err
+			}
+		}
 	}
-	if errors.Is(err, queue.ErrBusy) {
-		return busy(line.Line, err.Error())
-	}
-	var found error = line
-	if l.c.use.holding(l.dirs, line.Holder) {
-		found, err = fmt.Errorf("%w (this process)", line), fmt.Errorf("%w (this process)", err)
-	}
-	if errors.Is(err, errWaited) {
-		return busy(line.Line, fmt.Sprintf("gave up after %v: %v", l.o.wait, found))
-	}
-	return err
+	return nil, nil
 }
 
 // take waits until the lock is ours, and makes the hold.
@@ -252,34 +251,156 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Calle
 	}
 }
 
-// giveUp leaves a ticket that is no longer wanted. If ctx ends, the deletion goes on in the background.
-func (c *Client) giveUp(ctx context.Context, t ticket) {
-	c.unreleased(ctx, t, t.Leave(ctx))
-}
-
-// unreleased warns of a ticket whose Leave has failed, unless its znodes are gone or being deleted, or its session is over.
-func (c *Client) unreleased(ctx context.Context, t ticket, err error) {
-	if err == nil || errors.Is(err, queue.ErrGone) || ctx.Err() != nil || t.Session().Err() != nil {
-		return
-	}
-	c.log.Warn("place in line can't be given up before the session ends", "node", t.Nodes()[0], "error", err)
-}
-
-// reenter returns a further hold if ctx carries one of the same lock and the lock is reentrant. Otherwise waiting would
-// never end: ErrDeadlock, as for a hold of some of a MultiLock's paths, or of others too. Nil, nil: ctx carries none.
-// Permits of a semaphore are added up instead: see queue.Size.
-func (l *lock) reenter(ctx context.Context, kind string) (*Hold, error) {
-	if kind == kindSemaphore {
-		return nil, nil
-	}
-	for _, dir := range l.dirs {
-		if a, ok := ctx.Value(lockKey{l.c, dir}).(*acquisition); ok {
-			if h, err := a.join(ctx, l, dir, kind); h != nil || err != nil {
-				return h, err
-			}
+// await returns the present session, once it is established.
+func (c *Client) await(ctx context.Context) (*session.Session, error) {
+	for {
+		now := c.present.Load()
+		err := now.session.Established(ctx)
+		switch {
+		case c.ctx.Err() != nil:
+			return nil, c.ended(ctx, closedError{})
+		case err == nil:
+			return now.session, nil
+		case ctx.Err() != nil, errors.Is(err, ErrAuth): // waiting would not help
+			return nil, c.ended(ctx, err)
+		}
+		select {
+		case <-now.next:
+		case <-c.ctx.Done():
+		case <-ctx.Done():
+			return nil, c.ended(ctx, fmt.Errorf("waiting for the next session (the last one ended: %v)", now.session.Err())) //nolint:errorlint // as text
 		}
 	}
-	return nil, nil
+}
+
+// newHold makes the acquisition of a ticket that holds, and its first hold. Both are one allocation: with local handoff a hold
+// may last for a microsecond.
+func (c *Client) newHold(t ticket, w *waiting, o lockOptions) *Hold {
+	both := &struct {
+		a   acquisition
+		h   Hold
+		one [1]*Hold
+	}{a: acquisition{c: c, ticket: t, info: w.info, since: time.Now(), limit: o.maxHold}}
+	a, h := &both.a, &both.h
+	a.holds = append(both.one[:0], h)
+	h.bind(a, w.caller)
+	c.use.update(func() {
+		delete(c.use.waits, w)
+		c.use.holds[a] = struct{}{}
+	})
+	h.tellAcquired(a.info, w.since, 0)
+	a.mu.Lock() // a timer may fire before its field is set
+	if a.limit > 0 {
+		a.maxHold = time.AfterFunc(a.limit, a.expire)
+	}
+	a.mu.Unlock()
+	t.Guard(a.endLost)
+	return h
+}
+
+// tellAcquired reports the hold of the call i, asked for at began. If a hook panics, the caller does not get the hold, which is
+// released.
+func (h *Hold) tellAcquired(i LockInfo, began time.Time, joined uint64) {
+	i.Token, i.Node, i.Joined, i.Waited = h.Token(), h.Node(), joined, time.Since(began)
+	told := false
+	defer func() {
+		if !told {
+			_ = h.Unlock() // the panic goes on
+		}
+	}()
+	event := "lock acquired"
+	if joined != 0 {
+		event = "lock acquired again"
+	}
+	h.a.c.tell(slog.LevelDebug, event, h.a.c.opts.hooks.Acquired, i)
+	told = true
+}
+
+type waiting struct {
+	c     *Client
+	info  LockInfo
+	since time.Time
+
+	caller context.Context    // of the call
+	cancel context.CancelFunc // ends the wait
+
+	// Guarded by inUse.mu; only the call's goroutine writes them.
+	line     queue.Line
+	panicked any   // what a hook panicked with
+	retries  int   // how often a step was made again
+	why      error // the last time
+}
+
+// queued returns the call with its place in line.
+func (w *waiting) queued() LockInfo {
+	i := w.info
+	i.Ahead, i.Holder, i.Who = w.line.Ahead, w.line.Holder, w.line.Who
+	return i
+}
+
+// endOnPanic is deferred by what calls a hook while the call waits. A panic must not unwind the stack of a call that has a
+// place in line: it ends the wait, and acquire goes on with it.
+func (w *waiting) endOnPanic() {
+	if p := recover(); p != nil {
+		w.c.use.update(func() { w.panicked = p })
+		w.cancel()
+	}
+}
+
+// Queued notes the call's place in line, and reports it.
+func (w *waiting) Queued(l queue.Line) {
+	w.c.use.update(func() { w.line = l })
+	defer w.endOnPanic()
+	w.c.tell(slog.LevelDebug, "lock queued", w.c.opts.hooks.Queued, w.queued())
+}
+
+func (w *waiting) Retried(cause error) {
+	w.c.use.update(func() { w.line, w.retries, w.why = queue.Line{}, w.retries+1, cause })
+	defer w.endOnPanic()
+	i := w.info
+	i.Err = cause
+	w.c.tell(slog.LevelDebug, "lock step retried", w.c.opts.hooks.Retried, i)
+}
+
+// explain adds to the error of a call whose ctx has ended, and that is not in line, why it had to begin again: the ensemble may
+// end session after session.
+func (w *waiting) explain(ctx context.Context, err error) error {
+	if ctx.Err() == nil || w.retries == 0 || errors.As(err, new(queue.LineError)) {
+		return err
+	}
+	return fmt.Errorf("%w (%d attempts before that failed, the last one with: %v)", err, w.retries, w.why) //nolint:errorlint // as text
+}
+
+// aboutToQueue is what a call was doing whose context had ended before it began.
+func aboutToQueue(ctx context.Context) error {
+	if h, ok := ctx.Value(holdKey{}).(*Hold); ok && h.Err() != nil && errors.Is(context.Cause(ctx), h.Err()) {
+		return fmt.Errorf("about to queue with the context of an earlier hold, %v; use the context that its Lock was called with", h)
+	}
+	return errors.New("about to queue")
+}
+
+// errWaited is the cause with which a call's context ends after WithMaxWait's time.
+var errWaited = errors.New("WithMaxWait's time was over")
+
+// explain returns ErrBusy for a try that found another contender, and for a call whose WithMaxWait was over, before its
+// caller's context, while it was in line; a call that could not queue, for lack of a connection, did not find the lock
+// busy. ErrBusy has the cause as text only, since a deadline in that was not the caller's.
+func (l *lock) explain(err error) error {
+	var line queue.LineError
+	if !errors.As(err, &line) {
+		return err
+	}
+	if errors.Is(err, queue.ErrBusy) {
+		return busy(line.Line, err.Error())
+	}
+	var found error = line
+	if l.c.use.holding(l.dirs, line.Holder) {
+		found, err = fmt.Errorf("%w (this process)", line), fmt.Errorf("%w (this process)", err)
+	}
+	if errors.Is(err, errWaited) {
+		return busy(line.Line, fmt.Sprintf("gave up after %v: %v", l.o.wait, found))
+	}
+	return err
 }
 
 // unreachable returns why there is no connection, once ctx has ended; nil when there is one.

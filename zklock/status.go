@@ -2,16 +2,11 @@ package zklock
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/session"
 )
 
@@ -63,61 +58,6 @@ func (c *Client) SessionStatus() SessionStatus {
 	s := c.present.Load().session
 	return SessionStatus{ID: s.ID(), State: s.State(), Server: s.Server(), Timeout: s.Timeout(), TickTime: s.TickTime(), SafeUntil: s.SafeUntil(),
 		EphemeralBytes: s.EphemeralBytes(), Err: s.Err()}
-}
-
-type waiting struct {
-	c     *Client
-	info  LockInfo
-	since time.Time
-
-	caller context.Context    // of the call
-	cancel context.CancelFunc // ends the wait
-
-	// Guarded by inUse.mu; only the call's goroutine writes them.
-	line     queue.Line
-	panicked any   // what a hook panicked with
-	retries  int   // how often a step was made again
-	why      error // the last time
-}
-
-// queued returns the call with its place in line.
-func (w *waiting) queued() LockInfo {
-	i := w.info
-	i.Ahead, i.Holder, i.Who = w.line.Ahead, w.line.Holder, w.line.Who
-	return i
-}
-
-// endOnPanic is deferred by what calls a hook while the call waits. A panic must not unwind the stack of a call that has a
-// place in line: it ends the wait, and acquire goes on with it.
-func (w *waiting) endOnPanic() {
-	if p := recover(); p != nil {
-		w.c.use.update(func() { w.panicked = p })
-		w.cancel()
-	}
-}
-
-// Queued notes the call's place in line, and reports it.
-func (w *waiting) Queued(l queue.Line) {
-	w.c.use.update(func() { w.line = l })
-	defer w.endOnPanic()
-	w.c.tell(slog.LevelDebug, "lock queued", w.c.opts.hooks.Queued, w.queued())
-}
-
-func (w *waiting) Retried(cause error) {
-	w.c.use.update(func() { w.line, w.retries, w.why = queue.Line{}, w.retries+1, cause })
-	defer w.endOnPanic()
-	i := w.info
-	i.Err = cause
-	w.c.tell(slog.LevelDebug, "lock step retried", w.c.opts.hooks.Retried, i)
-}
-
-// explain adds to the error of a call whose ctx has ended, and that is not in line, why it had to begin again: the ensemble may
-// end session after session.
-func (w *waiting) explain(ctx context.Context, err error) error {
-	if ctx.Err() == nil || w.retries == 0 || errors.As(err, new(queue.LineError)) {
-		return err
-	}
-	return fmt.Errorf("%w (%d attempts before that failed, the last one with: %v)", err, w.retries, w.why) //nolint:errorlint // as text
 }
 
 // inUse has the calls that wait, from when they ask, and the locks that are held, until they have ended.

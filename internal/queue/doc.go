@@ -19,7 +19,7 @@
 //     that helps, the predecessor's release mark; waits until the predecessor is gone; then holds, if that is certain
 //     without a list, or lists again and goes on with 2;
 //  4. deletes its znode to leave. A mutex's holder or a writer that had to wait says in the same transaction that it has
-//     held: see predecessor.go.
+//     held: see leave.go.
 //
 // Below, "number" means order of creation: the sequence number, or the czxid once the counter is near its limit. Another
 // client can change neither for contenders that the server numbered: see recipe/order.go. How the counter is kept from reaching
@@ -31,7 +31,7 @@
 // while our znode is in it. Hence two tickets never hold at once: of two existing znodes, the owner of the later one has
 // seen the earlier one, and holds only when that has gone. And hence step 3 may skip the list when the predecessor was the
 // only contender in our way (not enough for a writer: recipe.Kind.Overtaken) or has held, and our own znode is known to have
-// existed when the predecessor was deleted: see predecessor.go.
+// existed when the predecessor was deleted: see wait.go.
 //
 // Liveness. Each znode is deleted by its owner, or by the ensemble with its session, and those that watch it are notified.
 // A mutex's release wakes one contender, the next, however many wait. A writer's release wakes all readers queued behind

@@ -2,7 +2,10 @@ package queue
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -10,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
 )
 
@@ -50,6 +54,33 @@ func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, err
 		busy.line.Who = sharedIn(s).descriptions.who(ctx, t.entries[0].q.Describe, busy.line.Holder)
 	}
 	return nil, err
+}
+
+func newTicket(s *session.Session, queues []Queue) *Ticket {
+	t := &Ticket{s: s}
+	for _, q := range queues {
+		t.entries = append(t.entries, &entry{t: t, q: &q})
+	}
+	return t
+}
+
+// newPrefix returns the name of a new contender up to the number.
+func (q *Queue) newPrefix() string {
+	return newID() + recipe.Name{Kind: q.Kind, Permits: q.Permits, Rank: q.Rank, Since: q.Since}.Label()
+}
+
+// newID returns a fresh id for one znode: "_c_" and a random UUID (version 4, lower case).
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	u := hex.EncodeToString(b[:])
+	return "_c_" + u[:8] + "-" + u[8:12] + "-" + u[12:16] + "-" + u[16:20] + "-" + u[20:]
+}
+
+// listed notes a list of the directory. A zero Stat says that it is not known.
+func (e *entry) listed(l session.Children) {
+	e.names, e.counter, e.pzxid = l.Names, recipe.NewListing(nil, l.Stat).Counter, l.Stat.Pzxid
 }
 
 // tryToHold is Try without the holder's name.
@@ -242,6 +273,35 @@ func (t *Ticket) checkDirectories(ctx context.Context) error {
 		e.removeStrays()
 	}
 	return nil
+}
+
+// conflict returns ErrConflict when one of others, contenders of other kinds in the directory, belongs to a lock in use: it
+// is ephemeral, and was made before the zxid before. A persistent znode is a leftover or made up, and an unreadable one may
+// be: both are ignored, so that no client can close a lock for ever with one znode.
+func (q *Queue) conflict(ctx context.Context, s *session.Session, others []string, before int64) error {
+	if len(others) == 0 {
+		return nil
+	}
+	nodes, err := s.StatsBelow(ctx, q.Dir, others)
+	if err != nil {
+		return err
+	}
+	for i, n := range nodes {
+		if n.Err != nil || !ephemeral(n.Stat) || n.Stat.Czxid >= before {
+			continue
+		}
+		name, _ := recipe.Parse(others[i])
+		return neighbourError{fmt.Errorf("%w: %s is the directory of a %s (%s), not of a %s", ErrConflict, q.Dir, name.Kind,
+			text.Foreign(others[i]), q.Kind)}
+	}
+	return nil
+}
+
+// ephemeral reports whether a znode's owner is a session. That of a container, or of one with a time to live, is not.
+func ephemeral(stat zk.Stat) bool {
+	const container, timeToLive = -1 << 63, 0xff
+	owner := stat.EphemeralOwner
+	return owner != 0 && owner != container && uint64(owner)>>56 != timeToLive
 }
 
 // find looks for the znodes after a create whose reply was lost, and adopts those of one transaction: the places of two may

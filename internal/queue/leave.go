@@ -111,6 +111,58 @@ func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
 	return err
 }
 
+// # Release marks
+//
+// A contender that queued behind several others can't tell from its predecessor's deletion that it is next: the predecessor
+// may have given up, or crashed, while others are still before it. A release mark makes a list unnecessary, so that a
+// hand-over costs one write and one event. A mutex's holder, or a writer, that had to queue leaves by one transaction:
+//
+//  1. create its mark, an ephemeral znode whose name follows from its own,
+//  2. delete the mark,
+//  3. delete its own znode.
+//
+// No list shows the mark, which never exists between two transactions. But its creation is notified to the contenders that
+// watch for it, those behind the holder: of a mutex one; behind a writer one writer, or all readers up to the next writer.
+//
+// Safety. The mark says: at some moment while this znode existed, no contender in its way was left before it. That is what
+// holding means, and it stays true, since lower numbers can only disappear (doc.go). So a waiter that found this znode to be its predecessor, by a
+// list, holds as soon as the znode is gone. The waiter relies on the mark if
+//
+//   - it is notified of the mark's creation and then of the predecessor's deletion. The server notifies in the order of a
+//     transaction's operations, so the mark never comes later. The mark alone says nothing: the predecessor may still hold;
+//   - both were one transaction. Its author was then permitted to delete the predecessor, and a client that may delete in a
+//     directory can make two hold anyway. A client that may only create could make a mark for a contender that is about to
+//     go by itself, but in another transaction. Servers since 3.9 tell which transaction a notification is of. With others,
+//     the mark counts if the directory's ACL lets no client create that may not delete as well;
+//   - its own znode existed when the predecessor's was deleted, and both were notified on one connection (ExistedWhen).
+//
+// In every other case the list decides, as if there were no marks.
+//
+// These leave without a mark: a call that gives up; a reader, before which other readers may hold; a semaphore's contender; and one that was first in line when it entered: the contender behind it sees that, and
+// holds by the event alone. (A writer needs a list there: recipe.Kind.Overtaken.) A mark advances the directory's counter by one, as any create does.
+
+// markSuffix makes a contender's name its mark's, which is no contender's, since it does not end with a number.
+const markSuffix = "-released"
+
+// leavesMark reports whether the entry leaves by its mark: it has held, after queueing.
+func (e *entry) leavesMark() bool {
+	return e.t.keep != nil && e.queued && e.q.Kind.Alone()
+}
+
+func (e *entry) releaseOps() []session.Op {
+	gone := session.OpDelete{Path: e.node, Version: -1}
+	if !e.leavesMark() {
+		return []session.Op{gone}
+	}
+	mark := e.node + markSuffix
+	return []session.Op{
+		// Readable by all: servers notify only those that may read the znode.
+		session.OpCreate{Path: mark, ACL: zk.WorldACL(zk.PermRead), Mode: session.Ephemeral},
+		session.OpDelete{Path: mark, Version: -1},
+		gone,
+	}
+}
+
 // isEnd reports whether err says that ctx or the session has ended. An answer that came before does not, whatever has ended
 // since.
 func isEnd(ctx context.Context, s *session.Session, err error) bool {

@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -11,15 +9,6 @@ import (
 )
 
 const idLength = 39
-
-// newID returns a fresh id for one znode: "_c_" and a random UUID (version 4, lower case).
-func newID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	u := hex.EncodeToString(b[:])
-	return "_c_" + u[:8] + "-" + u[8:12] + "-" + u[12:16] + "-" + u[16:20] + "-" + u[20:]
-}
 
 // madeWith reports whether a sequential create of prefix, which ends with a contender's label, may have made the znode name.
 func madeWith(prefix, name string) bool {

@@ -40,11 +40,6 @@ type Queue struct {
 	Log *slog.Logger
 }
 
-// newPrefix returns the name of a new contender up to the number.
-func (q *Queue) newPrefix() string {
-	return newID() + recipe.Name{Kind: q.Kind, Permits: q.Permits, Rank: q.Rank, Since: q.Since}.Label()
-}
-
 // makeDir makes the directory, with the size of a semaphore in its data, and its missing parents.
 func (q *Queue) makeDir(ctx context.Context, s *session.Session, size int) error {
 	r := q.request(size)
@@ -72,35 +67,6 @@ func (q *Queue) queued(l Line) {
 	if q.Queued != nil {
 		q.Queued(l)
 	}
-}
-
-// conflict returns ErrConflict when one of others, contenders of other kinds in the directory, belongs to a lock in use: it
-// is ephemeral, and was made before the zxid before. A persistent znode is a leftover or made up, and an unreadable one may
-// be: both are ignored, so that no client can close a lock for ever with one znode.
-func (q *Queue) conflict(ctx context.Context, s *session.Session, others []string, before int64) error {
-	if len(others) == 0 {
-		return nil
-	}
-	nodes, err := s.StatsBelow(ctx, q.Dir, others)
-	if err != nil {
-		return err
-	}
-	for i, n := range nodes {
-		if n.Err != nil || !ephemeral(n.Stat) || n.Stat.Czxid >= before {
-			continue
-		}
-		name, _ := recipe.Parse(others[i])
-		return neighbourError{fmt.Errorf("%w: %s is the directory of a %s (%s), not of a %s", ErrConflict, q.Dir, name.Kind,
-			text.Foreign(others[i]), q.Kind)}
-	}
-	return nil
-}
-
-// ephemeral reports whether a znode's owner is a session. That of a container, or of one with a time to live, is not.
-func ephemeral(stat zk.Stat) bool {
-	const container, timeToLive = -1 << 63, 0xff
-	owner := stat.EphemeralOwner
-	return owner != 0 && owner != container && uint64(owner)>>56 != timeToLive
 }
 
 var (

@@ -73,14 +73,6 @@ func (t *Ticket) Arrival() int {
 	return n.Arrival()
 }
 
-func newTicket(s *session.Session, queues []Queue) *Ticket {
-	t := &Ticket{s: s}
-	for _, q := range queues {
-		t.entries = append(t.entries, &entry{t: t, q: &q})
-	}
-	return t
-}
-
 // entry is a ticket's place in one queue: one znode.
 type entry struct {
 	t      *Ticket
@@ -112,11 +104,6 @@ func (e *entry) list(ctx context.Context) error {
 	e.listed(session.Children{Names: names, Stat: stat})
 	e.removeStrays()
 	return nil
-}
-
-// listed notes a list of the directory. A zero Stat says that it is not known.
-func (e *entry) listed(l session.Children) {
-	e.names, e.counter, e.pzxid = l.Names, recipe.NewListing(nil, l.Stat).Counter, l.Stat.Pzxid
 }
 
 // transient reports whether the operation may be repeated: the connection broke, and the session lives.

@@ -59,30 +59,6 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	return t.hold(ctx)
 }
 
-// hold makes a ticket that is first in every queue hold: it retains the session.
-func (t *Ticket) hold(ctx context.Context) error {
-	keep, err := t.s.Retain(ctx, t.Nodes()...)
-	if errors.Is(err, zk.ErrNoNode) {
-		return fmt.Errorf("%w: %w", ErrGone, err)
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range t.entries {
-		if e.gone() { // meanwhile
-			keep.Release()
-			return ErrGone
-		}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.keep = keep
-	for _, e := range t.entries {
-		e.q.Queued, e.q.Retried = nil, nil // a hold keeps nothing of the call that got it
-	}
-	return nil
-}
-
 // waiter waits until it is one entry's turn. Its state is what it watches:
 //
 //	state    it watches                             until
@@ -186,6 +162,73 @@ func (w *waiter) watchPlace(ctx context.Context, v recipe.Verdict) (anew bool, e
 		return w.watchDir(ctx)
 	}
 	return w.watchPred(ctx, v.Watch, w.predMark(v))
+}
+
+// watchPred watches, as watch does, the predecessor name, our own znodes, and the creation of mark, unless it watches them
+// already. There is no Watch if we may not read the predecessor, and the server says so: only looks find out that it is gone.
+func (w *waiter) watchPred(ctx context.Context, name, mark string) (anew bool, err error) {
+	anew = w.follow(name)
+	if len(w.watches) > 0 && !w.hasFired() {
+		return false, nil
+	}
+	if w.mark != nil {
+		mark = ""
+	}
+	ws, err := w.watch(ctx, mark, w.e.q.Dir+"/"+name)
+	if errors.Is(err, zk.ErrNoAuth) { // watches are set by exists on this server
+		return anew, nil
+	}
+	if err == nil {
+		w.watches = ws
+	}
+	return true, err
+}
+
+// watch watches nodes and, before them in the same request, those own znodes of the ticket that have no watch yet, or whose
+// watch has fired because their data were set; and the creation of mark, unless that is "". ErrGone: an own znode is gone.
+func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*session.Watch, error) {
+	var unwatched []*entry
+	var paths []string
+	for _, e := range w.t.entries {
+		switch {
+		case e.gone():
+			return nil, ErrGone
+		case e.unwatched():
+			unwatched, paths = append(unwatched, e), append(paths, e.node)
+		}
+	}
+	ws, created, err := w.t.s.WatchAllAndCreation(ctx, mark, append(paths, nodes...)...)
+	if err != nil {
+		return nil, err
+	}
+	if created != nil {
+		w.mark = created
+	}
+	for i, e := range unwatched {
+		e.ownWatch = ws[i]
+		e.ownWatch.Wake(w.woken)
+	}
+	ws = ws[len(unwatched):]
+	if slices.ContainsFunc(unwatched, (*entry).gone) {
+		for _, other := range ws {
+			other.Close()
+		}
+		return nil, ErrGone
+	}
+	return ws, nil
+}
+
+// predMark returns the path of the release mark to watch; "" if the predecessor leaves none, or if its deletion is enough:
+// we list at our turn (an election), or it is the only contender in our way, we are no writer (recipe.Kind.Overtaken), and we are notified of our own znode's
+// deletion. Where we may not read our own znode, and so most likely not the predecessor's, we watch the mark.
+func (w *waiter) predMark(v recipe.Verdict) string {
+	q := w.e.q
+	switch pred, _ := recipe.Parse(v.Watch); {
+	case q.Ranked, !pred.Kind.Alone(), !hasOurForm(v.Watch, pred),
+		v.Ahead == 1 && !q.Kind.Overtaken() && w.e.notified():
+		return ""
+	}
+	return q.Dir + "/" + v.Watch + markSuffix
 }
 
 // look lists the directory, unless a list is at hand, reads the size of a sized kind, and decides. In this order: contenders
@@ -354,6 +397,63 @@ func (w *waiter) tick(ctx context.Context) (list bool) {
 	return list
 }
 
+// A ticket holds only while its own znodes are known to exist. A waiter watches its own znode, its predecessor and, where
+// that helps, the predecessor's release mark (leave.go), by one request. When the predecessor goes, there are three ways
+// to hold:
+//
+//   - By a list, which is the state of the tree at one moment: our znode is in it, and no contender in our way is.
+//   - By the event alone: the predecessor was the only contender in our way (Verdict.Ahead is 1), and no other can have
+//     come into our way since (recipe.Kind.Overtaken).
+//   - By the release mark: the predecessor held, so no contender in its way was left before it; and none was between us in
+//     our list.
+//
+// The last two need no list, but our own znode must have existed when the predecessor's was deleted. It did if its deletion
+// was not notified before: the server watches both for one connection, and notifies in the order of the events. If a znode
+// is gone before its watch is set, the server notifies at once, in the order of the request's paths, and our own znode
+// comes first. After a reconnection, and where we may be unable to read our own znode and so are not notified, the list
+// decides. See session.Watch.ExistedWhen.
+
+// isNext reports, after the predecessor's deletion was notified, whether it is our turn, and no list is needed.
+func (w *waiter) isNext(v recipe.Verdict) bool {
+	next := v.Ahead == 1 && !w.e.q.Kind.Overtaken() || w.released()
+	return next && w.t.existedWhen(w.watches[0])
+}
+
+// released reports whether the predecessor, of whose deletion we were notified, has left by its mark. Servers before 3.9 do
+// not tell whether one transaction made the mark and deleted the predecessor. Then the mark counts if our own access list,
+// which is taken for the directory's, lets nobody create a mark who may not delete the predecessor as well.
+func (w *waiter) released() bool {
+	if w.mark == nil || w.mark.Event() != zk.EventNodeCreated {
+		return false
+	}
+	if same, known := w.mark.FiredWith(w.watches[0]); known {
+		return same
+	}
+	return !slices.ContainsFunc(w.e.q.ACL, func(a zk.ACL) bool { return a.Perms&(zk.PermCreate|zk.PermDelete) == zk.PermCreate })
+}
+
+// existedWhen reports whether all own znodes are known to have existed when the one that w watches was deleted.
+func (t *Ticket) existedWhen(w *session.Watch) bool {
+	for _, e := range t.entries {
+		if e.ownWatch == nil || !e.ownWatch.ExistedWhen(w) || !e.notified() {
+			return false
+		}
+	}
+	return true
+}
+
+// checkOwn returns ErrGone if one of our own znodes is known to be gone, and watches those again whose data were set.
+func (w *waiter) checkOwn(ctx context.Context) error {
+	if !slices.ContainsFunc(w.t.entries, func(e *entry) bool { return hasFired(e.ownWatch) }) {
+		return nil
+	}
+	_, err := w.watch(ctx, "")
+	if errors.Is(err, zk.ErrNoAuth) {
+		return nil // as in watchPred: the list tells
+	}
+	return err
+}
+
 // place notes the place in line, and reports a change of it.
 func (w *waiter) place(v recipe.Verdict) {
 	e := w.e
@@ -387,4 +487,28 @@ func (e *entry) explain(ctx context.Context, err error) error {
 		return session.Ended(ctx, nil, LineError{e.line})
 	}
 	return fmt.Errorf("%w, %w", err, LineError{e.line})
+}
+
+// hold makes a ticket that is first in every queue hold: it retains the session.
+func (t *Ticket) hold(ctx context.Context) error {
+	keep, err := t.s.Retain(ctx, t.Nodes()...)
+	if errors.Is(err, zk.ErrNoNode) {
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range t.entries {
+		if e.gone() { // meanwhile
+			keep.Release()
+			return ErrGone
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.keep = keep
+	for _, e := range t.entries {
+		e.q.Queued, e.q.Retried = nil, nil // a hold keeps nothing of the call that got it
+	}
+	return nil
 }

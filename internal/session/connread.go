@@ -241,3 +241,39 @@ func (c *conn) take(xid int32, size int, at time.Time) (*request, error) {
 	}
 	return r, nil
 }
+
+// replied counts the reply to r on c, with the verdict code, which arrived at time at. An error gives up c.
+func (s *Session) replied(c *conn, r *request, header replyHeader, code int32, at time.Time) error {
+	if code == codeSessionExpired {
+		s.end(ErrExpired)
+		return ErrExpired
+	}
+	if header.code == codeAuthRequired && r.op != opSASL {
+		err := fmt.Errorf("%w: the server enforces authentication, of a kind that was not given", ErrAuth)
+		s.end(err)
+		return err
+	}
+	if code == codeSessionMoved {
+		return errOf(code)
+	}
+	if r.op == opAuth || r.op == opSASL || r.op == opClose || code == codeUnreadable {
+		return nil // credentials do not touch the session, close ends it, and an unreadable reply proves nothing
+	}
+	// Only refusals by the leader's own request processor prove that the leader was asked.
+	leader := throughLeader(r.op) && r.op != opSync && (code == codeOK || code <= codeNoNode && code >= -111)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.op != opPing {
+		s.zxid = max(s.zxid, header.zxid)
+		s.unseen = s.unseen && header.zxid <= 0
+	}
+	s.lease.ack(r.sent, at, leader)
+	s.moveDeadlineLocked()
+	if leader {
+		c.lastWrite, s.writeTook = later(c.lastWrite, r.sent), at.Sub(r.sent)
+		if s.writeTook < s.promptLocked() {
+			s.stalls = 0
+		}
+	}
+	return nil
+}

@@ -38,6 +38,13 @@ func (c *conn) enqueue(requests ...*request) bool {
 	return true
 }
 
+func poke(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
 func (c *conn) numberLocked(requests []*request) {
 	for _, r := range requests {
 		r.conn = c
@@ -158,6 +165,19 @@ func (c *conn) flush(first *request, buf []byte) (out []byte, more bool, err err
 		out = nil
 	}
 	return out, more, err
+}
+
+// nextLocked takes the first request of c.queue and, if it may share a request with others, those that join it.
+func (c *conn) nextLocked() *request {
+	first := c.queue.pop()
+	c.expectLocked(first)
+	switch {
+	case first.shares == 0:
+		return first
+	case first.op == opGetChildren2:
+		return c.gatherListsLocked(first)
+	}
+	return c.gatherLocked(first)
 }
 
 // fullLocked reports whether r has to wait until replies have come.

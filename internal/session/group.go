@@ -34,11 +34,6 @@ const (
 	quarantineLasts = 16       // groups in which untried creates keep apart after a refusal for a missing directory
 )
 
-// Grouped is Batch for the packages of this module: the creates, deletes and multis of the batch may share a transaction
-// with those of other such batches. They must come before the batch's reads, which see them, and are carried out in any
-// order among themselves.
-func (s *Session) Grouped() *Batch { return &Batch{s: s, grouped: true} }
-
 // claims are the znodes that the members of a group are about.
 type (
 	claims map[string]claim
@@ -80,19 +75,6 @@ func parent(path string) string { return path[:max(strings.LastIndexByte(path, '
 // While c.quarantine lasts, such creates are grouped only with each other, so that a refusal spares other writes.
 func (r *request) untried() bool {
 	return r.shares == maxRefusals && r.op == opCreate && r.touches[0].effect == makesNumbered
-}
-
-// nextLocked takes the first request of c.queue and, if it may share a request with others, those that join it.
-func (c *conn) nextLocked() *request {
-	first := c.queue.pop()
-	c.expectLocked(first)
-	switch {
-	case first.shares == 0:
-		return first
-	case first.op == opGetChildren2:
-		return c.gatherListsLocked(first)
-	}
-	return c.gatherLocked(first)
 }
 
 // gatherLocked adds to first, a write, the independent ones behind it, up to the size of a group. A write that stays behind is

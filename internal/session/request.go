@@ -128,6 +128,50 @@ func (s *Session) run(ctx context.Context, requests ...*request) error {
 	return s.deliver(ctx, requests)
 }
 
+// Established waits for the session's first connection, as long as ctx and the session last. Nil: ID and Timeout are the
+// ensemble's; the session may be Disconnected again.
+func (s *Session) Established(ctx context.Context) error {
+	if s.State() == Disconnected {
+		return nil
+	}
+	_, err := s.await(ctx)
+	return err
+}
+
+// await returns the conn that carries requests; it waits for one as long as ctx and the session last.
+func (s *Session) await(ctx context.Context) (*conn, error) {
+	if err := s.Err(); err != nil && ctx.Err() == nil {
+		return nil, err // it has waited for nothing
+	}
+	for {
+		s.mu.Lock()
+		c, ready := s.conn, s.ready
+		s.mu.Unlock()
+		switch {
+		case ctx.Err() != nil || s.Err() != nil:
+			return nil, s.ended(ctx, s.waitingFor("about to send"))
+		case c != nil:
+			return c, nil
+		}
+		select {
+		case <-ready:
+		case <-s.ctx.Done():
+		case <-ctx.Done():
+		}
+	}
+}
+
+// waitingFor says what a call waits for: a connection, or what if there is one.
+func (s *Session) waitingFor(what string) error {
+	s.mu.Lock()
+	connected := s.conn != nil
+	s.mu.Unlock()
+	if connected {
+		return errors.New(what)
+	}
+	return fmt.Errorf("waiting for a connection: %w", s.dialer.report())
+}
+
 func (s *Session) deliver(ctx context.Context, requests []*request) error {
 	for {
 		c, err := s.await(ctx)

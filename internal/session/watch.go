@@ -214,13 +214,6 @@ func (w *Watch) Wake(ch chan<- struct{}) {
 	}
 }
 
-func poke(ch chan<- struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
-}
-
 // addAll returns a Watch of each of paths and, behind them, one of absent, unless that is "". It asks the server to watch
 // what is new to it. The first in paths is registered last: see restore.
 func (ws *watches) addAll(paths []string, absent string) []*Watch {

@@ -1,0 +1,303 @@
+// Command failover measures how long it takes until the next candidate leads, whatever becomes of the leader or of the
+// servers: the table of docs/how-to/leader.md. Candidates are processes, two for each election, on three servers.
+//
+//	go run ./failover                            # the installed ZooKeeper
+//	ZOOKEEPER_HOME=… go run ./failover -rounds 3
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/zklock/locker/tests/ensemble"
+	"github.com/zklock/locker/zklock"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "failover:", err)
+		os.Exit(1)
+	}
+}
+
+// setting is a tick of the servers and a session timeout.
+type setting struct{ tick, timeout time.Duration }
+
+var settings = []setting{{2 * time.Second, 10 * time.Second}, {2 * time.Second, 4 * time.Second}, {time.Second, 4 * time.Second}}
+
+// trouble is what happens to a leader, or to a server. After some, the leader is to stay.
+type trouble struct {
+	name   string
+	strike func(r *rig, leader *candidate) error
+	stays  bool
+}
+
+var troubles = []trouble{
+	{"the leader gets SIGTERM, and resigns", func(_ *rig, l *candidate) error { return l.signal(syscall.SIGTERM) }, false},
+	{"it is killed (SIGKILL)", func(_ *rig, l *candidate) error { return l.signal(syscall.SIGKILL) }, false},
+	{"its network is cut", func(_ *rig, l *candidate) error { l.cut(); return nil }, false},
+	{"it is frozen (SIGSTOP)", func(_ *rig, l *candidate) error { return l.signal(syscall.SIGSTOP) }, false},
+	{"a server that follows is killed", func(r *rig, _ *candidate) error { return r.kill("follower") }, true},
+	{"ZooKeeper's leader is killed", func(r *rig, _ *candidate) error { return r.kill("leader") }, true},
+}
+
+func run(ctx context.Context) error {
+	rounds := flag.Int("rounds", 2, "how often each trouble strikes")
+	elections := flag.Int("elections", 4, "elections at once, each of two processes")
+	servers := flag.String("candidate", "", "for the program's own use: be a candidate at these servers")
+	path := flag.String("path", "", "of the candidate's election")
+	timeout := flag.Duration("timeout", 0, "the candidate's session timeout")
+	flag.Parse()
+	if *servers != "" {
+		return campaign(ctx, *servers, *path, *timeout)
+	}
+	fmt.Println("| trouble | tick, session timeout | the next leads after: median | worst | of |\n|---|---|--:|--:|--:|")
+	for _, s := range settings {
+		if err := measure(ctx, s, *rounds, *elections); err != nil {
+			return fmt.Errorf("tick %v, timeout %v: %w", s.tick, s.timeout, err)
+		}
+	}
+	return nil
+}
+
+// campaign is a candidate: it says so when it leads, and resigns at SIGTERM.
+func campaign(ctx context.Context, servers, path string, timeout time.Duration) error {
+	client, err := zklock.Dial(ctx, servers, zklock.WithSessionTimeout(timeout))
+	if err != nil {
+		return err
+	}
+	err = client.Election(path).Run(ctx, nil, func(ctx context.Context, _ *zklock.Hold) error {
+		fmt.Println("leads")
+		<-ctx.Done()
+		fmt.Println("ends")
+		return nil
+	})
+	if ctx.Err() != nil {
+		err = nil
+	}
+	return errors.Join(err, client.Close())
+}
+
+// rig is an ensemble, and a client that sees whether it serves.
+type rig struct {
+	e *ensemble.Ensemble
+}
+
+// kill kills a server of that mode. Another election's trouble may have killed it already.
+func (r *rig) kill(mode string) error {
+	i := slices.IndexFunc(r.e.Nodes, func(n *ensemble.Node) bool { return n.Mode() == mode })
+	if i < 0 {
+		return fmt.Errorf("no server is a %s", mode)
+	}
+	return r.e.Nodes[i].Kill()
+}
+
+// candidate is a process that campaigns, with proxies of its own.
+type candidate struct {
+	cmd     *exec.Cmd
+	proxies []*ensemble.Proxy
+	leads   chan time.Time // when it said so
+	ends    chan time.Time
+	read    sync.WaitGroup
+}
+
+func (r *rig) start(path string, timeout time.Duration) (c *candidate, err error) {
+	c = &candidate{leads: make(chan time.Time, 100), ends: make(chan time.Time, 100)}
+	var addrs []string
+	for _, n := range r.e.Nodes {
+		p, err := ensemble.OpenProxy(n.Addr())
+		if err != nil {
+			return c, err
+		}
+		c.proxies, addrs = append(c.proxies, p), append(addrs, p.Addr())
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return c, err
+	}
+	c.cmd = exec.Command(self, "-candidate", strings.Join(addrs, ","), "-path", path, "-timeout", timeout.String())
+	c.cmd.Stderr, c.cmd.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return c, err
+	}
+	if err := c.cmd.Start(); err != nil {
+		return c, err
+	}
+	c.read.Go(func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if lines.Text() == "leads" {
+				c.leads <- time.Now()
+			} else {
+				c.ends <- time.Now()
+			}
+		}
+	})
+	return c, nil
+}
+
+func (c *candidate) signal(s syscall.Signal) error { return c.cmd.Process.Signal(s) }
+
+func (c *candidate) cut() {
+	for _, p := range c.proxies {
+		p.Freeze()
+	}
+}
+
+// stop ends the candidate, however it is.
+func (c *candidate) stop() (err error) {
+	if c.cmd != nil && c.cmd.Process != nil {
+		_ = c.cmd.Process.Kill() // it may have ended
+		c.read.Wait()
+		_ = c.cmd.Wait() // killed
+	}
+	for _, p := range c.proxies {
+		err = errors.Join(err, p.Close())
+	}
+	return err
+}
+
+// measure prints the rows of one setting.
+func measure(ctx context.Context, s setting, rounds, elections int) (err error) {
+	e, err := ensemble.Open(3, ensemble.WithTick(s.tick))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	version, err := e.Nodes[0].Version()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "ZooKeeper %s, tick %v, session timeout %v\n", version, s.tick, s.timeout)
+	r := &rig{e}
+	for _, t := range troubles {
+		var took []time.Duration
+		stayed := 0
+		for round := range rounds {
+			path := fmt.Sprintf("/failover-%s-%d", strings.Map(letters, t.name), round)
+			some, stays, err := r.round(ctx, t, s, path, elections)
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.name, err)
+			}
+			took, stayed = append(took, some...), stayed+stays
+		}
+		slices.Sort(took)
+		of := len(took) + stayed
+		switch {
+		case stayed == of:
+			fmt.Printf("| %s | %v, %v | the leader stays | | %d |\n", t.name, s.tick, s.timeout, of)
+		case t.stays:
+			return fmt.Errorf("%s: %d of %d leaders were replaced", t.name, len(took), of)
+		default:
+			fmt.Printf("| %s | %v, %v | %s | %s | %d |\n", t.name, s.tick, s.timeout, shown(took[(len(took)-1)/2]), shown(took[len(took)-1]), of)
+		}
+	}
+	return nil
+}
+
+func letters(c rune) rune {
+	if c >= 'a' && c <= 'z' {
+		return c
+	}
+	return '-'
+}
+
+// shown is a time as a table has it.
+func shown(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
+// round lets a trouble strike the leaders of some elections, all at once, and returns how long it took until the next led, and
+// how many leaders stayed.
+func (r *rig) round(ctx context.Context, t trouble, s setting, path string, elections int) (took []time.Duration, stayed int, err error) {
+	var first, second []*candidate
+	defer func() {
+		for _, c := range append(first, second...) {
+			err = errors.Join(err, c.stop())
+		}
+		err = errors.Join(err, r.e.Revive(time.Minute))
+	}()
+	patience := s.timeout + 4*s.tick + 10*time.Second
+	for i := range elections {
+		c, err := r.start(fmt.Sprint(path, i), s.timeout)
+		first = append(first, c)
+		if err == nil {
+			_, err = await(ctx, c.leads, patience)
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("the first candidate: %w", err)
+		}
+	}
+	for i := range elections {
+		c, err := r.start(fmt.Sprint(path, i), s.timeout)
+		second = append(second, c)
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	if err := sleep(ctx, s.timeout); err != nil { // leaders have beaten, and the second candidates wait
+		return nil, 0, err
+	}
+	began := time.Now()
+	for i, leader := range first {
+		if t.stays && i > 0 {
+			break // it strikes a server, and so all of them
+		}
+		if err := t.strike(r, leader); err != nil {
+			return nil, 0, err
+		}
+	}
+	for i, next := range second {
+		led, err := await(ctx, next.leads, time.Until(began.Add(patience)))
+		switch {
+		case err == nil:
+			took = append(took, led.Sub(began))
+		case !t.stays:
+			return nil, 0, err
+		case len(first[i].ends) > 0:
+			return nil, 0, errors.New("a leader's term ended, and nobody leads")
+		default:
+			stayed++
+		}
+	}
+	return took, stayed, nil
+}
+
+func await(ctx context.Context, said <-chan time.Time, atMost time.Duration) (time.Time, error) {
+	limit := time.NewTimer(max(atMost, 0))
+	defer limit.Stop()
+	select {
+	case at := <-said:
+		return at, nil
+	case <-limit.C:
+		return time.Time{}, fmt.Errorf("does not lead within %v", atMost.Round(time.Millisecond))
+	case <-ctx.Done():
+		return time.Time{}, ctx.Err()
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
