@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklock/locker/tests/ensemble"
 	"github.com/zklock/locker/zklock"
 )
@@ -92,12 +94,9 @@ func campaign(ctx context.Context, servers, path string, timeout time.Duration) 
 	return errors.Join(err, client.Close())
 }
 
-// rig is an ensemble, and a client that sees whether it serves.
-type rig struct {
-	e *ensemble.Ensemble
-}
+type rig struct{ e *ensemble.Ensemble }
 
-// kill kills a server of that mode. Another election's trouble may have killed it already.
+// kill kills a server of that mode.
 func (r *rig) kill(mode string) error {
 	i := slices.IndexFunc(r.e.Nodes, func(n *ensemble.Node) bool { return n.Mode() == mode })
 	if i < 0 {
@@ -182,7 +181,11 @@ func measure(ctx context.Context, s setting, rounds, elections int) (err error) 
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "ZooKeeper %s, tick %v, session timeout %v\n", version, s.tick, s.timeout)
+	write, err := rawWrite(ctx, e)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "ZooKeeper %s, tick %v, session timeout %v; a write takes %v\n", version, s.tick, s.timeout, write)
 	r := &rig{e}
 	for _, t := range troubles {
 		var took []time.Duration
@@ -203,7 +206,7 @@ func measure(ctx context.Context, s setting, rounds, elections int) (err error) 
 		case t.stays:
 			return fmt.Errorf("%s: %d of %d leaders were replaced", t.name, len(took), of)
 		default:
-			fmt.Printf("| %s | %v, %v | %s | %s | %d |\n", t.name, s.tick, s.timeout, shown(took[(len(took)-1)/2]), shown(took[len(took)-1]), of)
+			fmt.Printf("| %s | %v, %v | %s | %s | %d |\n", t.name, s.tick, s.timeout, shown(took[(len(took)-1)/2], write), shown(took[len(took)-1], write), of)
 		}
 	}
 	return nil
@@ -216,12 +219,34 @@ func letters(c rune) rune {
 	return '-'
 }
 
-// shown is a time as a table has it.
-func shown(d time.Duration) string {
+// shown is a time as a table has it: a short one also as a multiple of a raw write's.
+func shown(d, write time.Duration) string {
 	if d < time.Second {
-		return d.Round(time.Millisecond).String()
+		return fmt.Sprintf("%v (%.1f writes)", d.Round(time.Millisecond), float64(d)/float64(write))
 	}
 	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
+// rawWrite returns the median time of a write through the driver alone.
+func rawWrite(ctx context.Context, e *ensemble.Ensemble) (time.Duration, error) {
+	conn, _, err := zk.Connect([]string{e.Nodes[0].Addr()}, 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	var took []time.Duration
+	for ctx.Err() == nil && len(took) < 201 {
+		began := time.Now()
+		if _, err := conn.Set("/", nil, -1); err != nil {
+			return 0, err
+		}
+		took = append(took, time.Since(began))
+	}
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	slices.Sort(took)
+	return took[len(took)/2], nil
 }
 
 // round lets a trouble strike the leaders of some elections, all at once, and returns how long it took until the next led, and
