@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/tests/locktest"
@@ -131,6 +132,20 @@ func init() {
 		"hits": func(a scriptArgs) string {
 			return fmt.Sprintf("%s has struck %d times", a.word(0), a.faults[a.word(0)].Hits())
 		},
+
+		// plant /l/name: a znode of exactly that name, of a session of another program
+		"plant":      func(a scriptArgs) string { a.Plant(a.stranger(), a.word(0)); return "" },
+		"remove-dir": func(a scriptArgs) string { a.RemoveDir(a.word(0), true); return "" },
+		// shut /l: whoever is no administrator may only read it
+		"shut": func(a scriptArgs) string {
+			_, err := a.stranger().SetACL(a.Context(), a.word(0), zk.WorldACL(zk.PermRead), -1)
+			require.NoError(a, err, a.at)
+			return ""
+		},
+		// events and requests: since they were last asked for, or since anew
+		"events":   func(a scriptArgs) string { return a.notified() },
+		"requests": func(a scriptArgs) string { return a.requested() },
+		"anew":     func(a scriptArgs) string { a.notified(); a.requested(); return "" },
 	}
 
 	callVerbs = map[string]func(a scriptArgs) string{
@@ -168,7 +183,10 @@ func init() {
 			return a.start(a, a.words[1:2], func(ctx context.Context) (context.Context, *zklock.Hold, error) { return sem.TryAcquire(ctx, n) })
 		},
 		"resize": func(a scriptArgs) string {
-			return a.word(0) + " resize: " + errorNames(a.semaphore(1).Resize(a.Context(), a.number(2)))
+			sem, size := a.semaphore(1), a.number(2)
+			return a.start(a, a.words[1:2], func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+				return ctx, nil, sem.Resize(ctx, size)
+			})
 		},
 		"size": func(a scriptArgs) string {
 			size, free, err := a.semaphore(1).Size(a.Context())
@@ -223,6 +241,37 @@ func init() {
 				return a.word(0) + " has no hold"
 			}
 			return a.word(0) + "'s hold: " + errorNames(c.hold.Err())
+		},
+
+		// a why: the words of the error of a call
+		"why": func(a scriptArgs) string { return a.call().err.Error() },
+		// observe /e, until cancel
+		"observe": func(a scriptArgs) string { return a.observe() },
+		// run /e value slow=3s: leads until its term ends, or finish, and then works on for as long
+		"run":    func(a scriptArgs) string { return a.run() },
+		"finish": func(a scriptArgs) string { close(a.call().finish); return "" },
+		// once /jobs/j key takes=1m fails=yes at-most=once
+		"once": func(a scriptArgs) string {
+			key := a.word(2)
+			return a.job(func(ctx context.Context, j *zklock.Job, fn func(context.Context) error) (zklock.JobRun, error) {
+				return j.Once(ctx, key, fn)
+			})
+		},
+		// every /jobs/j 1h
+		"every": func(a scriptArgs) string {
+			d := a.duration(a.word(2))
+			return a.job(func(ctx context.Context, j *zklock.Job, fn func(context.Context) error) (zklock.JobRun, error) {
+				return j.Every(ctx, d, fn)
+			})
+		},
+		"runs": func(a scriptArgs) string { return a.runs() },
+		// forget /jobs/j key; forget /jobs/j: the last run of Every
+		"forget": func(a scriptArgs) string { return a.forget() },
+		// forget-before /jobs/j 10m: what began before so long ago
+		"forget-before": func(a scriptArgs) string {
+			before := time.Now().Add(-a.duration(a.word(2)))
+			n, err := a.client(a.word(0)).Job(a.word(1)).ForgetBefore(a.Context(), before)
+			return fmt.Sprintf("%d forgotten: %s", n, errorNames(err))
 		},
 	}
 }
@@ -279,8 +328,15 @@ func (a scriptArgs) rwMutex() *zklock.RWMutex {
 	return a.client(a.word(0)).RWMutex(a.word(1), a.lockOptions()...)
 }
 
+// semaphore is the same one for all calls of a client that say the same of it.
 func (a scriptArgs) semaphore(size int) *zklock.Semaphore {
-	return a.client(a.word(0)).Semaphore(a.word(1), size, a.lockOptions()...)
+	name, _, _ := strings.Cut(a.word(0), ".")
+	key := fmt.Sprint(name, a.word(1), size, a.options["max-wait"], a.options["max-hold"], a.options["with"])
+	opts := a.lockOptions()
+	if a.semaphores[key] == nil {
+		a.semaphores[key] = a.client(name).Semaphore(a.word(1), size, opts...)
+	}
+	return a.semaphores[key]
 }
 
 func (a scriptArgs) election() *zklock.Election {
@@ -325,6 +381,7 @@ func (a scriptArgs) inject() string {
 		"expire-session": fault.ExpireSession(), "cut-short": fault.Truncate(9), "stall": fault.Stall(0), "stall-within": fault.Stall(19),
 		"no-auth": fault.Answer(fault.CodeNoAuth), "unimplemented": fault.Answer(fault.CodeUnimplemented),
 		"bad-arguments": fault.Answer(fault.CodeBadArguments), "answer-ok": fault.Answer(fault.CodeOK),
+		"try-again": fault.Answer(fault.CodeOperationTimeout), "garble": garbledLeader(),
 	}
 	f, ok := kinds[a.word(1)]
 	require.True(a, ok, "%s: no such fault", a.at)
