@@ -83,21 +83,16 @@ func init() {
 		},
 
 		"create": func(a scriptArgs) string { a.Dir(a.word(0)); return "" },
+		// delete a; delete a@/m/b: the one of its znodes that is there; delete /l/name
 		"delete": func(a scriptArgs) string {
-			for _, p := range a.words {
-				if c := a.calls[p]; c != nil {
-					p = a.node(c)
-				}
-				require.NoError(a, a.Server.Delete(p), a.at)
+			for _, word := range a.words {
+				require.NoError(a, a.Server.Delete(a.znode(word)), a.at)
 			}
 			return ""
 		},
 		"delete-all": func(a scriptArgs) string { require.NoError(a, a.Server.DeleteAll(a.word(0)), a.at); return "" },
 		"set": func(a scriptArgs) string {
-			p := a.word(0)
-			if c := a.calls[p]; c != nil {
-				p = a.node(c)
-			}
+			p := a.znode(a.word(0))
 			require.NoError(a, a.Server.SetData(p, []byte(strings.Join(a.words[1:], " "))), a.at)
 			return ""
 		},
@@ -141,6 +136,11 @@ func init() {
 			_, err := a.stranger().SetACL(a.Context(), a.word(0), zk.WorldACL(zk.PermRead), -1)
 			require.NoError(a, err, a.at)
 			return ""
+		},
+		// changes /l: how many children of it have been made and deleted
+		"changes": func(a scriptArgs) string {
+			n, _ := a.Server.Node(a.word(0))
+			return fmt.Sprintf("%d changes of %s", n.Stat.Cversion, a.word(0))
 		},
 		// events and requests: since they were last asked for, or since anew
 		"events":   func(a scriptArgs) string { return a.notified() },
@@ -284,19 +284,26 @@ func (a scriptArgs) call() *scriptCall {
 	return c
 }
 
-// node returns the znode of a call.
-func (a scriptArgs) node(c *scriptCall) string {
+// znode returns the path that a word says: one, or a call's znode, or a call's znode at a path.
+func (a scriptArgs) znode(word string) string {
 	a.Helper()
-	if c.hold != nil {
+	name, dir, at := strings.Cut(word, "@")
+	c := a.calls[name]
+	switch {
+	case c == nil:
+		return word
+	case !at && c.hold != nil:
 		return c.hold.Node()
+	case !at:
+		dir = c.paths[0]
 	}
-	dir, id := c.paths[0], a.client(c.name).SessionID()
-	for _, name := range slices.Backward(locktest.Contenders(a.Server.Children(dir))) {
-		if n, _ := a.Server.Node(path.Join(dir, name)); n.Stat.EphemeralOwner == id {
-			return path.Join(dir, name)
+	id := a.client(name).SessionID()
+	for _, child := range slices.Backward(locktest.Contenders(a.Server.Children(dir))) {
+		if n, _ := a.Server.Node(path.Join(dir, child)); n.Stat.EphemeralOwner == id {
+			return path.Join(dir, child)
 		}
 	}
-	require.Fail(a, "no znode", "%s: of %s", a.at, c.name)
+	require.Fail(a, "no znode", "%s: of %s", a.at, word)
 	return ""
 }
 
@@ -351,7 +358,7 @@ func (a scriptArgs) election() *zklock.Election {
 	return e
 }
 
-// lockOptions takes the options of a lock: max-wait=1s max-hold=1m owner=x with=reentrancy,handoff,container
+// lockOptions takes the options of a lock: max-wait=1s max-hold=1m owner=x with=reentrancy,handoff,container,blind
 func (a scriptArgs) lockOptions() []zklock.LockOption {
 	a.Helper()
 	var opts []zklock.LockOption
@@ -364,6 +371,7 @@ func (a scriptArgs) lockOptions() []zklock.LockOption {
 	for _, with := range strings.FieldsFunc(a.option("with"), func(r rune) bool { return r == ',' }) {
 		opt, ok := map[string]zklock.LockOption{
 			"reentrancy": zklock.WithReentrancy(), "handoff": zklock.WithLocalHandoff(), "container": zklock.WithContainer(),
+			"blind": zklock.WithACL(zk.WorldACL(zk.PermAll &^ zk.PermRead)...),
 		}[with]
 		require.True(a, ok, "%s: %s", a.at, with)
 		opts = append(opts, opt)
