@@ -66,8 +66,8 @@ type stage struct {
 	calls      map[string]*scriptCall
 	faults     map[string]*zktest.Injection
 	members    map[string]*zktest.Member
-	paths      []string // which calls have named
-	told       map[string]int
+	paths      []string       // which calls have named
+	heard      map[string]int // events of which there was a word
 	semaphores map[string]*zklock.Semaphore
 	asked      map[fault.Op]int
 	other      *session.Session // of another program
@@ -96,7 +96,7 @@ func (st *stage) clear() {
 	st.calls, st.faults, st.paths = map[string]*scriptCall{}, map[string]*zktest.Injection{}, nil
 	st.members = map[string]*zktest.Member{"leader": st.Server.Leader()}
 	st.semaphores = map[string]*zklock.Semaphore{}
-	st.told, st.asked = map[string]int{}, st.Server.Requests()
+	st.heard, st.asked = map[string]int{}, st.Server.Requests()
 }
 
 // end ends a scene: all has been released, nothing is left.
@@ -252,6 +252,7 @@ func (st *stage) start(a scriptArgs, paths []string, call locktest.Acquire) stri
 		inside, h, err := call(c.ctx)
 		if h != nil {
 			st.holds(c, inside, h, "holds")
+			context.AfterFunc(h.Context(), func() { st.told(c, h) })
 			return
 		}
 		st.mu.Lock()
@@ -268,20 +269,22 @@ func (st *stage) start(a scriptArgs, paths []string, call locktest.Acquire) stri
 	}
 }
 
-// holds notes that a call has a hold, and says so, and when it is lost.
+// holds notes that a call has a hold, and says so.
 func (st *stage) holds(c *scriptCall, inside context.Context, h *zklock.Hold, as string) {
 	st.mu.Lock()
+	defer st.mu.Unlock()
 	c.ctx, c.hold, c.checked = inside, h, false
+	st.events = append(st.events, c.name+" "+as)
+}
+
+// told says why a hold has ended if it was not released.
+func (st *stage) told(c *scriptCall, h *zklock.Hold) {
+	st.mu.Lock()
+	unlocked := c.unlocked && c.hold == h
 	st.mu.Unlock()
-	st.say("%s %s", c.name, as)
-	context.AfterFunc(h.Context(), func() {
-		st.mu.Lock()
-		unlocked := c.unlocked && c.hold == h
-		st.mu.Unlock()
-		if cause := context.Cause(h.Context()); !unlocked && !errors.Is(cause, zklock.ErrUnlocked) {
-			st.say("%s is told: %s", c.name, errorNames(cause))
-		}
-	})
+	if cause := h.Err(); cause != nil && !unlocked && !errors.Is(cause, zklock.ErrUnlocked) {
+		st.say("%s is told: %s", c.name, errorNames(cause))
+	}
 }
 
 // owner says whose znode that is, and what else its name tells.

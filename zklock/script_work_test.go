@@ -45,6 +45,7 @@ func (a scriptArgs) run() string {
 			c := a.working(name, work, term, "leads")
 			select {
 			case <-work.Done():
+				a.told(c, term)
 			case <-c.finish:
 			}
 			time.Sleep(slow)
@@ -126,10 +127,10 @@ func (st *stage) notified() string {
 	var all []string
 	for _, name := range st.names() {
 		n := st.Notified(st.clients[name].SessionID())
-		if since := n - st.told[name]; since > 0 {
+		if since := n - st.heard[name]; since > 0 {
 			all = append(all, fmt.Sprintf("%d to %s", since, name))
 		}
-		st.told[name] = n
+		st.heard[name] = n
 	}
 	return "events: " + cmp.Or(strings.Join(all, ", "), "none")
 }
@@ -151,7 +152,7 @@ func (st *stage) requested() string {
 // stranger is a session of another program.
 func (st *stage) stranger() *session.Session {
 	st.Helper()
-	if st.other == nil {
+	if st.other == nil || st.other.Err() != nil {
 		st.other = st.Stranger()
 	}
 	return st.other
@@ -164,4 +165,9 @@ func (a scriptArgs) time(key string) time.Duration {
 		return a.duration(d)
 	}
 	return 0
+}
+
+// garbledLeader makes a reply's body unreadable and leaves its header alone.
+func garbledLeader() fault.Fault {
+	return fault.Garble(func(reply []byte) []byte { return append(reply[:16:16], 0x7f, 0xff, 0xff, 0xff) })
 }
