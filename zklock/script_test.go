@@ -375,5 +375,6 @@ var namedErrors = []struct {
 	{"ErrNoLeader", zklock.ErrNoLeader}, {"ErrClosed", zklock.ErrClosed}, {"ErrPath", zklock.ErrPath},
 	{"ErrConflict", zklock.ErrConflict}, {"ErrInvalid", zklock.ErrInvalid}, {"ErrTooLarge", zklock.ErrTooLarge},
 	{"ErrNoRoom", zklock.ErrNoRoom}, {"ErrUnknownOutcome", zklock.ErrUnknownOutcome},
-	{"ErrNoAuth", zk.ErrNoAuth}, {"Canceled", context.Canceled}, {"DeadlineExceeded", context.DeadlineExceeded},
+	{"ErrNoAuth", zk.ErrNoAuth},
+	{"ErrNotRun", zklock.ErrNotRun}, {"ErrNotRecorded", zklock.ErrNotRecorded}, {"Canceled", context.Canceled}, {"DeadlineExceeded", context.DeadlineExceeded},
 }

@@ -250,7 +250,7 @@ func init() {
 		// run /e value slow=3s: leads until its term ends, or finish, and then works on for as long
 		"run":    func(a scriptArgs) string { return a.run() },
 		"finish": func(a scriptArgs) string { close(a.call().finish); return "" },
-		// once /jobs/j key takes=1m fails=yes at-most=once
+		// once /jobs/j key takes=1m fails=yes at-most=once, and options of locks
 		"once": func(a scriptArgs) string {
 			key := a.word(2)
 			return a.job(func(ctx context.Context, j *zklock.Job, fn func(context.Context) error) (zklock.JobRun, error) {
@@ -268,11 +268,7 @@ func init() {
 		// forget /jobs/j key; forget /jobs/j: the last run of Every
 		"forget": func(a scriptArgs) string { return a.forget() },
 		// forget-before /jobs/j 10m: what began before so long ago
-		"forget-before": func(a scriptArgs) string {
-			before := time.Now().Add(-a.duration(a.word(2)))
-			n, err := a.client(a.word(0)).Job(a.word(1)).ForgetBefore(a.Context(), before)
-			return fmt.Sprintf("%d forgotten: %s", n, errorNames(err))
-		},
+		"forget-before": func(a scriptArgs) string { return a.forgetBefore() },
 	}
 }
 

@@ -41,7 +41,7 @@ func (a scriptArgs) run() string {
 	e, name, slow, fails := a.election(), a.word(0), a.time("slow"), a.option("fails") != ""
 	value := strings.Join(a.words[2:], " ")
 	a.start(a, a.words[1:2], func(ctx context.Context) (context.Context, *zklock.Hold, error) {
-		return ctx, nil, e.Run(ctx, []byte(value), func(work context.Context, term *zklock.Hold) error {
+		err := e.Run(ctx, []byte(value), func(work context.Context, term *zklock.Hold) error {
 			c := a.working(name, work, term, "leads")
 			select {
 			case <-work.Done():
@@ -55,6 +55,8 @@ func (a scriptArgs) run() string {
 			}
 			return work.Err()
 		})
+		a.rests(name)
+		return ctx, nil, err
 	})
 	return ""
 }
@@ -68,10 +70,13 @@ func (a scriptArgs) job(call func(context.Context, *zklock.Job, func(context.Con
 	if most {
 		j = j.AtMostOnce()
 	}
-	a.start(a, a.words[1:2], func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+	said := a.start(a, a.words[1:2], func(ctx context.Context) (context.Context, *zklock.Hold, error) {
 		run, err := call(ctx, j, func(work context.Context) error {
 			h, _ := zklock.HoldFrom(work, dir)
-			a.working(name, work, h, "runs the job")
+			c := a.working(name, work, h, "runs the job")
+			a.mu.Lock()
+			c.checked = true // no check: it may have lost its znode when the line is over
+			a.mu.Unlock()
 			time.Sleep(takes)
 			if fails {
 				return errors.New("the work's own error")
@@ -81,9 +86,13 @@ func (a scriptArgs) job(call func(context.Context, *zklock.Job, func(context.Con
 		if err == nil && !run.Mine {
 			err = errors.New("it was done before")
 		}
+		a.rests(name)
 		return ctx, nil, err
 	})
-	return ""
+	if a.calls[name].hold != nil {
+		return "" // it says that it runs
+	}
+	return said
 }
 
 // working notes that a call works under h.
@@ -93,6 +102,13 @@ func (st *stage) working(name string, inside context.Context, h *zklock.Hold, as
 	st.mu.Unlock()
 	st.holds(c, inside, h, as)
 	return c
+}
+
+// rests notes that a call works no more.
+func (st *stage) rests(name string) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.calls[name].hold = nil
 }
 
 // runs says which runs of a job are recorded.
@@ -120,6 +136,17 @@ func (a scriptArgs) forget() string {
 		return "forget: " + errorNames(err)
 	}
 	return map[bool]string{true: "forgotten", false: "nothing to forget"}[found]
+}
+
+// forgetBefore has a call forget what began before so long ago.
+func (a scriptArgs) forgetBefore() string {
+	name, before := a.word(0), time.Now().Add(-a.duration(a.word(2)))
+	j := a.client(name).Job(a.word(1))
+	return a.start(a, a.words[1:2], func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+		n, err := j.ForgetBefore(ctx, before)
+		a.say("%s forgets %d", name, n)
+		return ctx, nil, err
+	})
 }
 
 // notified says which clients have been sent events, and how many, since that was last asked.
