@@ -36,9 +36,11 @@ func init() {
 			c := a.calls[a.word(1)]
 			require.NotNil(a, c, a.at)
 			var over <-chan struct{} = c.over
+			a.mu.Lock()
 			if c.hold != nil {
 				over = c.hold.Context().Done()
 			}
+			a.mu.Unlock()
 			select {
 			case <-over:
 			case <-time.After(a.duration(a.word(0))):

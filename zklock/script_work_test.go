@@ -87,12 +87,22 @@ func (a scriptArgs) job(call func(context.Context, *zklock.Job, func(context.Con
 			err = errors.New("it was done before")
 		}
 		a.rests(name)
+		if errors.Is(err, zklock.ErrLost) {
+			err = lostJob{err}
+		}
 		return ctx, nil, err
 	})
 	if a.calls[name].hold != nil {
 		return "" // it says that it runs
 	}
 	return said
+}
+
+// lostJob is an error of a lost run. That there was no server is chance then, and is left out.
+type lostJob struct{ error }
+
+func (e lostJob) Is(target error) bool {
+	return target != zklock.ErrUnreachable && errors.Is(e.error, target) //nolint:errorlint // that error itself
 }
 
 // working notes that a call works under h.
