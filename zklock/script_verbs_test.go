@@ -246,7 +246,10 @@ func init() {
 		},
 
 		// a why: the words of the error of a call
-		"why": func(a scriptArgs) string { return a.call().err.Error() },
+		"why": func(a scriptArgs) string {
+			require.Error(a, a.call().err, a.at)
+			return a.call().err.Error()
+		},
 		// observe /e, until cancel
 		"observe": func(a scriptArgs) string { return a.observe() },
 		// run /e value slow=3s: leads until its term ends, or finish, and then works on for as long
