@@ -28,7 +28,8 @@ import (
 // Scripts of what clients do to locks, and of what happens to them meanwhile: testdata/scripts. Each file runs on a
 // server of its own in simulated time. A block is a moment: its lines happen one after the other, each as soon as nothing
 // more follows from the line before. Below the block's ---- stands what the calls made of it. Time passes only at sleep
-// and await, so that whatever else stands there happened at once. `go test ./zklock -run Scripts -rewrite` writes the
+// and await, so that whatever else stands there happened at once. What one line has caused stands in the order of the
+// calls' names; what must not happen before a line has a block of its own before it. `go test ./zklock -run Scripts -rewrite` writes the
 // outcomes anew.
 //
 //	a lock /l              a call of client a, which connects when it is first named; a.2 is another call of a
@@ -376,5 +377,6 @@ var namedErrors = []struct {
 	{"ErrConflict", zklock.ErrConflict}, {"ErrInvalid", zklock.ErrInvalid}, {"ErrTooLarge", zklock.ErrTooLarge},
 	{"ErrNoRoom", zklock.ErrNoRoom}, {"ErrUnknownOutcome", zklock.ErrUnknownOutcome},
 	{"ErrNoAuth", zk.ErrNoAuth},
-	{"ErrNotRun", zklock.ErrNotRun}, {"ErrNotRecorded", zklock.ErrNotRecorded}, {"Canceled", context.Canceled}, {"DeadlineExceeded", context.DeadlineExceeded},
+	{"ErrNotRun", zklock.ErrNotRun}, {"ErrNotRecorded", zklock.ErrNotRecorded},
+	{"Canceled", context.Canceled}, {"DeadlineExceeded", context.DeadlineExceeded},
 }

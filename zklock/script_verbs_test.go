@@ -235,7 +235,9 @@ func init() {
 			return ""
 		},
 		"check": func(a scriptArgs) string {
-			return a.word(0) + " check: " + errorNames(a.call().hold.Check(a.Context()))
+			c := a.call()
+			require.NotNil(a, c.hold, "%s: it does not hold", a.at)
+			return a.word(0) + " check: " + errorNames(c.hold.Check(a.Context()))
 		},
 		"holds?": func(a scriptArgs) string {
 			c := a.call()
