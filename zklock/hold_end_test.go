@@ -19,6 +19,25 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
+// dirs makes the directories /m/a, /m/b, … and returns their paths.
+func dirs(s *locktest.Sim, n int) []string {
+	s.Helper()
+	require.NoError(s, s.Server.Create("/m", nil))
+	var dirs []string
+	for i := range n {
+		dirs = append(dirs, s.Dir(fmt.Sprintf("/m/%c", 'a'+i)))
+	}
+	return dirs
+}
+
+// emptyAll requires that all of the directories are empty within limit.
+func emptyAll(s *locktest.Sim, limit time.Duration, dirs []string) {
+	s.Helper()
+	for _, dir := range dirs {
+		s.Empty(limit, dir)
+	}
+}
+
 // ending is one hold, or several of one acquisition, and everything that may end it, at random moments within 20 ms.
 type ending struct {
 	*locktest.Sim

@@ -75,6 +75,11 @@ func (u *hookUser) requireTold(events []string) {
 	}
 }
 
+// under is call with the context of a hold.
+func under(h *zklock.Hold, call locktest.Acquire) locktest.Acquire {
+	return func(context.Context) (context.Context, *zklock.Hold, error) { return call(h.Context()) }
+}
+
 // No hook runs under a mutex of this package: during each hook the locks, and the hold that it reports, can be used, by the hook
 // itself and by other goroutines.
 func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {

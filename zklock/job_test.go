@@ -8,13 +8,11 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/tests/locktest"
@@ -75,82 +73,33 @@ func keyNode(s *locktest.Sim, record, key string) string {
 	return ""
 }
 
-// Scenario 68: cron on many hosts starts one job, by clocks that differ, and one host waits for hours. The job runs once a
-// period, and each of the other hosts is told which one has run it.
-func TestScenario68_AJobThatManyHostsStartRunsOnceAPeriod(t *testing.T) {
-	for name, start := range map[string]func(j *zklock.Job, day int, fn func(context.Context) error) (zklock.JobRun, error){
-		"by a key": func(j *zklock.Job, day int, fn func(context.Context) error) (zklock.JobRun, error) {
-			return j.Once(context.Background(), fmt.Sprintf("2026-11-%02d", day), fn)
-		},
-		"by time": func(j *zklock.Job, _ int, fn func(context.Context) error) (zklock.JobRun, error) {
-			return j.Every(context.Background(), 20*time.Minute, fn)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				const hosts, days = 7, 3
-				var job job
-				begun := time.Now()
-				for day := range days {
-					var all sync.WaitGroup
-					var mine atomic.Int32
-					tick := begun.Add(time.Duration(day) * 24 * time.Minute)
-					for host := range hosts {
-						c := s.Client(zklock.WithSessionTimeout(time.Hour)) // few heartbeats
-						late := time.Duration(host) * 300 * time.Millisecond
-						if host == hosts-1 {
-							late = 12 * time.Minute
-						}
-						all.Go(func() {
-							time.Sleep(time.Until(tick.Add(late)))
-							run, err := start(c.Job("/jobs/nightly", zklock.WithOwner("nightly")), day+1, func(ctx context.Context) error {
-								time.Sleep(time.Second)
-								return job.run(ctx)
-							})
-							assert.NoError(s, err)
-							assert.Equal(s, "nightly", run.Owner)
-							assert.WithinDuration(s, tick, run.Began, time.Second)
-							if run.Mine {
-								mine.Add(1)
-							}
-						})
-					}
-					all.Wait()
-					require.EqualValues(s, 1, mine.Load(), "day %d", day)
-				}
-				require.EqualValues(s, days, job.runs.Load())
-				runs := runsOf(s, s.Client().Job("/jobs/nightly"))
-				if name == "by time" {
-					runs = append(make([]zklock.JobRun, days-1), runs...)
-				}
-				require.Len(s, runs, days)
-				require.Regexp(s, `by nightly \(.*:\d+\), begun 20\S+Z, token \d+$`, runs[days-1])
+// Tests of a Job; most are scripts: testdata/scripts/job.txt.
+
+func TestARunSaysWhoHasMadeItAndWhen(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		began := time.Now()
+		for i := range 2 {
+			run, err := s.Client().Job("/jobs/nightly", zklock.WithOwner("nightly")).Once(s.Context(), "k", func(context.Context) error {
+				time.Sleep(time.Second)
+				return nil
 			})
-		})
-	}
+			require.NoError(s, err)
+			require.Equal(s, i == 0, run.Mine)
+			require.Equal(s, "nightly", run.Owner)
+			require.WithinDuration(s, began, run.Began, 100*time.Millisecond)
+			require.Regexp(s, `by nightly \(.*:\d+\), begun 20\S+Z, token \d+$`, run)
+		}
+	})
 }
 
-// Scenario 79: a run takes longer than the period, and the hosts that were started by the same tick wait for its end. None
-// of them runs the job again.
-func TestScenario79_AJobLongerThanItsPeriodRunsOnceForATick(t *testing.T) {
+// An error of a function is that of this job's run, also if it is another job's.
+func TestAnErrorOfAnotherJobIsNotTakenForThisOnes(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		var job job
-		for tick := range 3 {
-			var all sync.WaitGroup
-			for host := range 3 {
-				c := s.Client()
-				all.Go(func() {
-					time.Sleep(time.Duration(host) * 100 * time.Millisecond)
-					_, err := c.Job("/jobs/nightly").Every(s.Context(), 50*time.Second, func(ctx context.Context) error {
-						time.Sleep(2 * time.Minute)
-						return job.run(ctx)
-					})
-					assert.NoError(s, err)
-				})
-			}
-			all.Wait()
-			require.EqualValues(s, tick+1, job.runs.Load(), "the next tick comes when the last run is over")
-		}
+		err := once(s.Context(), s.Client().Job("/jobs/nightly"), "k", func(context.Context) error {
+			return fmt.Errorf("a step: %w", zklock.ErrNotRecorded)
+		})
+		require.ErrorContains(s, err, "a step")
+		require.NotErrorIs(s, err, zklock.ErrNotRecorded)
 	})
 }
 
@@ -179,260 +128,8 @@ func TestScenario79_NoKeyIsForgottenByCount(t *testing.T) {
 	})
 }
 
-// Many hosts work through the same keys while connections break and sessions expire: each key is recorded once, and none is
-// run after it was recorded.
-func TestHostsThatShareKeysRunNoneThatIsRecordedInSpiteOfFaults(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		hosts, keys := 8, 60
-		if locktest.Long() {
-			hosts, keys = 20, 10_000
-		}
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		done := map[string]bool{}
-		ran := 0
-		for i, f := range []fault.Fault{fault.CloseAfter(), fault.CloseBefore(), fault.ExpireSession()} {
-			for n := 1 + 2*i; n < keys; n += max(7, keys/50) { // a write that is repeated is the next one
-				s.Server.Inject(onRecord(f).Nth(n))
-			}
-		}
-		for host := range hosts {
-			j := s.Client().Job("/jobs/nightly")
-			all.Go(func() {
-				for i := range keys {
-					key := fmt.Sprintf("k%02d", (i+host*3)%keys)
-					for {
-						run, err := j.Once(s.Context(), key, func(context.Context) error {
-							mu.Lock()
-							defer mu.Unlock()
-							ran++
-							assert.False(s, done[key], "%s is run after it was recorded", key)
-							return nil
-						})
-						if err == nil {
-							assert.Equal(s, key, run.Key)
-							mu.Lock()
-							done[key] = true
-							mu.Unlock()
-							break
-						}
-						assert.True(s, errors.Is(err, zklock.ErrLost) || errors.Is(err, zklock.ErrUnknownOutcome), "%v", err)
-					}
-				}
-			})
-		}
-		all.Wait()
-		require.Len(s, runsOf(s, s.Client().Job("/jobs/nightly")), keys)
-		require.Greater(s, ran, keys, "some were run again, since their record failed")
-		require.Less(s, ran, 2*keys)
-	})
-}
-
-// killHost ends the session of a client.
-func killHost(s *locktest.Sim, c *locktest.Client) {
-	require.NoError(s, s.Server.Expire(c.SessionID()))
-	synctest.Wait()
-}
-
 // onRecord restricts a fault to the writes of keys' runs.
 func onRecord(f fault.Fault) fault.Fault { return f.Op(fault.OpMulti).Path(record + "/*/*") }
-
-// hostEnds are the ways in which the host that runs a job may fail.
-var hostEnds = map[string]struct {
-	before      func(s *locktest.Sim, c *locktest.Client)
-	during      func(s *locktest.Sim, c *locktest.Client)
-	least, most int32 // number of runs in all, when another host tries again
-	lost        bool  // the first host is told of a loss
-}{
-	"nothing happens": {least: 1, most: 1},
-	"before the function": {before: func(s *locktest.Sim, c *locktest.Client) {
-		s.Server.Inject(fault.ExpireSession().Op(fault.OpGetData).Path(record).Session(c.SessionID()).Once())
-	}, least: 1, most: 1, lost: true},
-	"during the function": {during: killHost, least: 2, most: 1, lost: true},
-	"behind the function, before the record": {during: func(s *locktest.Sim, c *locktest.Client) {
-		s.Server.Inject(onRecord(fault.ExpireSession()).Session(c.SessionID()).Once())
-	}, least: 2, most: 1, lost: true},
-	"the znode is removed, and the host does not hear of it": {during: func(s *locktest.Sim, c *locktest.Client) {
-		s.Server.Inject(fault.DropReply().Op(fault.OpNotify).Session(c.SessionID()))
-		for _, name := range s.Server.Children("/jobs/nightly") {
-			require.NoError(s, s.Server.Delete("/jobs/nightly/"+name))
-		}
-	}, least: 2, most: 1, lost: true},
-	"the record's reply is lost": {during: func(s *locktest.Sim, c *locktest.Client) {
-		s.Server.Inject(onRecord(fault.CloseAfter()).Session(c.SessionID()).Once())
-	}, least: 1, most: 1},
-	"the record's request is lost": {during: func(s *locktest.Sim, c *locktest.Client) {
-		s.Server.Inject(onRecord(fault.CloseBefore()).Session(c.SessionID()).Once())
-	}, least: 1, most: 1},
-	"every reply is lost once": {before: func(s *locktest.Sim, c *locktest.Client) {
-		s.Server.Inject(onRecord(fault.CloseAfter()).Session(c.SessionID()).Times(3))
-	}, least: 1, most: 1},
-	"the host hears nothing any more, and its record arrived": {during: func(s *locktest.Sim, c *locktest.Client) {
-		s.Server.Inject(fault.FreezeReplies().Session(c.SessionID()))
-	}, least: 1, most: 1, lost: true},
-}
-
-// After a crash at any point, "at least once" makes the run again unless it was recorded, and "at most once" never makes it
-// twice.
-func TestAOnceWhoseHostDiesIsRunAgainOrNeverAsItWasAskedFor(t *testing.T) {
-	for name, k := range hostEnds {
-		for _, atMostOnce := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, at most once: %v", name, atMostOnce), func(t *testing.T) {
-				locktest.Simulate(t, func(s *locktest.Sim) {
-					nightly := func(c *locktest.Client) *zklock.Job { return c.Job("/jobs/nightly") }
-					want := k.least
-					if atMostOnce {
-						nightly = func(c *locktest.Client) *zklock.Job { return c.Job("/jobs/nightly").AtMostOnce() }
-						want = k.most
-					}
-					c := s.Client()
-					if k.before != nil {
-						k.before(s, c)
-					}
-					var job job
-					err := once(s.Context(), nightly(c), "k", func(ctx context.Context) error {
-						if k.during != nil {
-							k.during(s, c)
-						}
-						return job.run(ctx)
-					})
-					if k.lost {
-						require.ErrorIs(s, err, zklock.ErrLost)
-						require.Equal(s, job.runs.Load() == 0, errors.Is(err, zklock.ErrNotRun), "%v", err)
-					} else {
-						require.NoError(s, err)
-					}
-					for range 2 {
-						err := once(s.Context(), nightly(s.Client()), "k", job.run)
-						if err != nil {
-							require.ErrorIs(s, err, errDone)
-						}
-					}
-					require.Equal(s, want, job.runs.Load())
-					require.Len(s, runsOf(s, s.Client().Job("/jobs/nightly")), 1, "a run is recorded once")
-				})
-			})
-		}
-	}
-}
-
-func TestAFunctionThatFailsIsCalledAgainUnlessItMayOnlyBeOnce(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c, errWork := s.Client(), errors.New("the work's own")
-		calls := 0
-		fail := func(context.Context) error { calls++; return errWork }
-		for range 2 {
-			require.Equal(s, errWork, once(s.Context(), c.Job("/jobs/least"), "k", fail), "as it is")
-		}
-		require.Equal(s, 2, calls)
-
-		most := c.Job("/jobs/most").AtMostOnce()
-		require.Equal(s, errWork, once(s.Context(), most, "k", fail))
-		require.ErrorIs(s, once(s.Context(), most, "k", fail), errDone)
-		require.Equal(s, 3, calls)
-
-		require.Panics(s, func() {
-			_ = once(s.Context(), c.Job("/jobs/least"), "k", func(context.Context) error { panic("the work's own") })
-		})
-		require.NoError(s, once(s.Context(), c.Job("/jobs/least"), "k", new(job).run), "the lock is free, nothing is recorded")
-	})
-}
-
-func TestWorkThatIsDoneIsRecordedAlsoWhenItsContextIsOver(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c := s.Client()
-		ctx, cancel := context.WithCancel(s.Context())
-		require.NoError(s, once(ctx, c.Job("/jobs/nightly"), "k", func(context.Context) error { cancel(); return nil }))
-		require.ErrorIs(s, once(s.Context(), c.Job("/jobs/nightly"), "k", neverRun), errDone)
-	})
-}
-
-func TestEveryCountsFromTheBeginningOfTheLastRunByTheEnsemblesClock(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c, other := s.Client(zklock.WithSessionTimeout(time.Hour)), s.Client(zklock.WithSessionTimeout(time.Hour))
-		o := c.Job("/jobs/nightly")
-		began := time.Now()
-		require.NoError(s, every(s.Context(), o, time.Hour, func(context.Context) error { time.Sleep(50 * time.Minute); return nil }))
-		time.Sleep(time.Until(began.Add(59 * time.Minute)))
-		run, err := o.Every(s.Context(), time.Hour, neverRun)
-		require.NoError(s, err)
-		require.WithinDuration(s, began, run.Began, time.Second)
-
-		// A call's time is that at which it queued, however long it waits.
-		hold := s.Lock(other.Mutex("/jobs/nightly"))
-		got := make(chan error, 1)
-		go func() { got <- every(s.Context(), o, time.Hour, neverRun) }()
-		time.Sleep(2 * time.Hour)
-		s.Unlock(hold)
-		require.Equal(s, errDone, <-got)
-		require.NoError(s, every(s.Context(), o, time.Hour, new(job).run))
-		require.Equal(s, errDone, every(s.Context(), o, time.Hour, neverRun))
-
-		time.Sleep(time.Second)
-		require.EqualError(s, every(s.Context(), o, time.Second, func(context.Context) error { return errors.New("failed") }), "failed")
-		runs := runsOf(s, o)
-		require.Len(s, runs, 1)
-		require.WithinDuration(s, time.Now(), runs[0].Began, 2*time.Second, "what failed is not counted")
-	})
-}
-
-// The record remains when the lock's directory is deleted, since it is no child of it.
-func TestARecordOutlivesTheLocksDirectory(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c := s.Client()
-		o := c.Job("/jobs/nightly", zklock.WithContainer())
-		require.NoError(s, once(s.Context(), o, "k", func(context.Context) error {
-			require.Len(s, s.Server.Children("/jobs/nightly"), 1, "contenders only")
-			return nil
-		}))
-		time.Sleep(5 * time.Minute)
-		_, there := s.Server.Node("/jobs/nightly")
-		require.False(s, there, "a container, which nobody has used")
-		require.ErrorIs(s, once(s.Context(), o, "k", neverRun), errDone)
-
-		plain := c.Job("/jobs/nightly")
-		require.NoError(s, once(s.Context(), plain, "l", new(job).run))
-		before, _ := s.Server.Node("/jobs/nightly")
-		require.NoError(s, s.Server.SetSequence("/jobs/nightly", 1<<30))
-		require.NoError(s, once(s.Context(), plain, "m", new(job).run))
-		synctest.Wait()
-		after, _ := s.Server.Node("/jobs/nightly")
-		require.Greater(s, after.Stat.Czxid, before.Stat.Czxid, "the directory was made again")
-		for _, key := range []string{"k", "l", "m"} {
-			require.ErrorIs(s, once(s.Context(), plain, key, neverRun), errDone, key)
-		}
-
-		require.NoError(s, s.Server.DeleteAll(record))
-		require.NoError(s, once(s.Context(), plain, "k", new(job).run), "whoever deletes the record frees the job")
-	})
-}
-
-func TestAKeyIsBusyWhileAnotherHolds(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c := s.Client()
-		hold := s.Lock(c.Mutex("/jobs/nightly"))
-		for _, wait := range []time.Duration{0, time.Second} {
-			j := c.Job("/jobs/nightly", zklock.WithMaxWait(wait))
-			require.ErrorIs(s, once(s.Context(), j, "l", neverRun), zklock.ErrBusy)
-		}
-		s.Unlock(hold)
-	})
-}
-
-func TestARecordThatWasMadeForItIsUsed(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		require.NoError(s, s.Server.Create("/jobs", nil))
-		require.NoError(s, s.Server.Create(record, nil))
-		c := s.Client()
-		j := c.Job("/jobs/nightly")
-		require.Empty(s, runsOf(s, j))
-		require.NoError(s, once(s.Context(), j, "k", new(job).run))
-		h := s.Lock(c.Mutex(record)) // whose contenders are beside the buckets
-		require.NoError(s, once(s.Context(), j, "l", new(job).run))
-		require.Len(s, runsOf(s, j), 2)
-		s.Unlock(h)
-	})
-}
 
 // What is not the record's is left as it is, wherever it stands.
 func TestAnotherClientsDataInPlaceOfARecordAreRefused(t *testing.T) {
@@ -489,30 +186,6 @@ func TestAnotherClientsDataInPlaceOfARecordAreRefused(t *testing.T) {
 	}
 }
 
-func TestRunsAreForgottenByAge(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		j := s.Client().Job("/jobs/nightly")
-		require.NoError(s, every(s.Context(), j, time.Hour, new(job).run))
-		for i := range 30 {
-			require.NoError(s, once(s.Context(), j, fmt.Sprintf("%02d", i), func(context.Context) error { time.Sleep(time.Minute); return nil }))
-		}
-		n, err := j.ForgetBefore(s.Context(), time.Now().Add(-10*time.Minute-30*time.Second))
-		require.NoError(s, err)
-		require.Equal(s, 20, n, "a run of a minute began a minute before it was recorded")
-		require.Len(s, runsOf(s, j), 11, "of Every as well")
-		require.NoError(s, once(s.Context(), j, "19", new(job).run))
-		require.Equal(s, errDone, once(s.Context(), j, "20", neverRun))
-		require.Equal(s, errDone, every(s.Context(), j, 40*time.Minute, neverRun))
-		found, err := j.ForgetLast(s.Context())
-		require.NoError(s, err)
-		require.True(s, found)
-		found, err = j.ForgetLast(s.Context())
-		require.NoError(s, err)
-		require.False(s, found)
-		require.NoError(s, every(s.Context(), j, 40*time.Minute, new(job).run))
-	})
-}
-
 func TestABadKeyPeriodOrPathOfAJobIsRefused(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -548,6 +221,107 @@ func TestABadKeyPeriodOrPathOfAJobIsRefused(t *testing.T) {
 		require.NoError(s, once(s.Context(), long, key, new(job).run))
 		require.Equal(s, errDone, once(s.Context(), long, key, neverRun))
 		require.Equal(s, key, runsOf(s, long)[0].Key)
+	})
+}
+
+// The write of the run is lost with its connection, and another client makes the run's znode, or deletes the record, before the
+// write is repeated. What is then found must not be taken for this run.
+func TestARunIsRecordedAlsoWhenAnotherClientHasChangedTheRecordMeanwhile(t *testing.T) {
+	for name, change := range map[string]func(s *locktest.Sim, node string) error{
+		"made the run's znode": func(s *locktest.Sim, node string) error {
+			return s.Server.Create(node, []byte(`{"key":"b","host":"another","pid":1,"token":1,"took_ms":0}`))
+		},
+		"deleted the record": func(s *locktest.Sim, _ string) error { return s.Server.DeleteAll(record) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c := s.Client()
+				j := c.Job("/jobs/nightly")
+				require.NoError(s, once(s.Context(), j, "b", new(job).run))
+				node := keyNode(s, record, "b")
+				_, err := j.Forget(s.Context(), "b")
+				require.NoError(s, err)
+				run, err := j.Once(s.Context(), "b", func(context.Context) error {
+					s.Server.Inject(onRecord(fault.CloseBefore()).Session(c.SessionID()).Once())
+					return change(s, node)
+				})
+				require.NoError(s, err)
+				require.True(s, run.Mine)
+				run.Mine = false
+				require.Equal(s, []zklock.JobRun{run}, runsOf(s, j))
+			})
+		})
+	}
+}
+
+func TestARecordThatCanNotBeWrittenIsFoundOutBeforeTheFunction(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		forAMutex := zklock.WithACL(zk.WorldACL(zk.PermRead | zk.PermCreate | zk.PermDelete)...)
+		err := once(s.Context(), s.Client().Job("/jobs/nightly", forAMutex), "k", neverRun)
+		require.ErrorIs(s, err, zk.ErrNoAuth)
+		require.ErrorContains(s, err, "WithACL grants this client no READ, WRITE and CREATE")
+	})
+}
+
+func TestWhatIsNotARunToTheLetterIsAConflict(t *testing.T) {
+	for i, data := range []string{
+		`{"host":"h","pid":1,"token":1,"took_ms":1}}`, `{"host":"h","pid":1,"token":1,"took_ms":1}]somebody's`,
+		`{"host":"h","pid":1,"token":1,"took_ms":9223372036854775807}`, `{"token":1}`, `{"TOKEN":1,"token":2,"host":"x","pid":-5,"took_ms":1}`,
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				j := s.Client().Job("/jobs/nightly")
+				require.NoError(s, every(s.Context(), j, time.Hour, new(job).run))
+				require.NoError(s, s.Server.SetData(record+"/every", []byte(data)))
+				time.Sleep(2 * time.Hour)
+				require.ErrorIs(s, every(s.Context(), j, time.Hour, neverRun), zklock.ErrConflict)
+				now, _ := s.Server.Node(record + "/every")
+				require.Equal(s, data, string(now.Data))
+			})
+		})
+	}
+}
+
+func TestRunsPassesOverWhatIsNoneOfTheRecords(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		j := c.Job("/jobs/nightly")
+		for i := range 20 {
+			require.NoError(s, once(s.Context(), j, fmt.Sprint(i), new(job).run))
+		}
+		s.Lock(c.Mutex(record + "/eu"))
+		require.Len(s, runsOf(s, j), 20)
+		seen := 0
+		for _, err := range j.Runs(s.Context()) {
+			require.NoError(s, err)
+			if seen++; seen == 1 {
+				require.NoError(s, s.Server.DeleteAll(record))
+			}
+		}
+		require.Less(s, seen, 20)
+	})
+}
+
+func TestNothingIsFoundBelowAMissingChrootAndThatIsAnError(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c, err := zklock.Dial(s.Context(), s.Server.Addr()+"/misspelt", zklock.WithDialer(s.Server.Dial))
+		require.NoError(s, err)
+		defer c.Close()
+		j := c.Job("/jobs/nightly")
+		_, err = j.Forget(s.Context(), "k")
+		require.ErrorIs(s, err, zklock.ErrInvalid)
+		for _, err := range j.Runs(s.Context()) {
+			require.ErrorIs(s, err, zklock.ErrInvalid)
+		}
+	})
+}
+
+func TestAnEnsembleWhoseWritesAreSlowEndsARunOfAtMostOnce(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		s.Server.Inject(onRecord(fault.DelayReply(1200 * time.Millisecond)))
+		began := time.Now()
+		require.NoError(s, once(s.Context(), s.Client().Job("/jobs/nightly").AtMostOnce(), "k", new(job).run))
+		require.Less(s, time.Since(began), 10*time.Second)
 	})
 }
 

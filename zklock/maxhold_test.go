@@ -3,57 +3,13 @@ package zklock_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
-	"github.com/zklock/locker/zktest/fault"
 )
-
-func TestMaxHoldEndsTheContextFirstAndThenTheZnode(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
-		h := locktest.Lock(t, a.Mutex("/l", zklock.WithMaxHold(time.Minute)))
-		next := make(chan time.Time, 1)
-		start := time.Now()
-		go func() {
-			locktest.Lock(t, b.Mutex("/l"))
-			next <- time.Now()
-		}()
-		failure := srv.Inject(fault.Hold().Op(fault.OpDelete))
-		require.ErrorIs(t, locktest.End(h), zklock.ErrMaxHold)
-		require.Equal(t, time.Minute, time.Since(start))
-		synctest.Wait()
-		require.Len(t, srv.Children("/l"), 2, "its znode goes after its context")
-		failure.Remove()
-		require.Equal(t, start.Add(time.Minute), <-next)
-		require.ErrorIs(t, h.Err(), zklock.ErrLost)
-		err := h.Unlock()
-		require.ErrorIs(t, err, zklock.ErrLost)
-		require.ErrorIs(t, err, zklock.ErrMaxHold)
-		require.ErrorIs(t, h.Unlock(), zklock.ErrUnlocked)
-		require.Len(t, srv.Children("/l"), 1)
-		require.ErrorIs(t, h.Check(locktest.Soon(t)), zklock.ErrMaxHold)
-		_, err = h.Multi(locktest.Soon(t))
-		require.ErrorIs(t, err, zklock.ErrMaxHold)
-	})
-}
-
-func TestMaxHoldWhileTheServerIsAway(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv, zklock.WithSessionTimeout(40*time.Second))
-		h := locktest.Lock(t, c.Mutex("/l", zklock.WithMaxHold(5*time.Second)))
-		srv.Leader().Down()
-		require.ErrorIs(t, locktest.End(h), zklock.ErrMaxHold)
-		srv.Leader().Up()
-		time.Sleep(5 * time.Second)
-		require.Empty(t, srv.Children("/l"), "deleted as soon as there is a server")
-	})
-}
 
 // So a call of a database, say, that gets the context knows how long it may take.
 func TestTheContextOfAHoldWithAMaximumHasItAsItsDeadline(t *testing.T) {

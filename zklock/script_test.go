@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -14,17 +15,21 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Scripts of what clients do to locks, and of what happens to them meanwhile: testdata/scripts. Each file runs on a
 // server of its own in simulated time. A block is a moment: its lines happen one after the other, each as soon as nothing
 // more follows from the line before. Below the block's ---- stands what the calls made of it. Time passes only at sleep
-// and await, so that whatever else stands there happened at once. `go test ./zklock -run Scripts -rewrite` writes the
+// and await, so that whatever else stands there happened at once. What one line has caused stands in the order of the
+// calls' names; what must not happen before a line has a block of its own before it. `go test ./zklock -run Scripts -rewrite` writes the
 // outcomes anew.
 //
 //	a lock /l              a call of client a, which connects when it is first named; a.2 is another call of a
@@ -57,12 +62,16 @@ func TestScripts(t *testing.T) {
 // stage is what a scene plays on.
 type stage struct {
 	*locktest.Sim
-	clients map[string]*locktest.Client
-	first   map[string]int64 // the clients' first sessions
-	calls   map[string]*scriptCall
-	faults  map[string]*zktest.Injection
-	members map[string]*zktest.Member
-	paths   []string // which calls have named
+	clients    map[string]*locktest.Client
+	first      map[string]int64 // the clients' first sessions
+	calls      map[string]*scriptCall
+	faults     map[string]*zktest.Injection
+	members    map[string]*zktest.Member
+	paths      []string       // which calls have named
+	heard      map[string]int // events of which there was a word
+	semaphores map[string]*zklock.Semaphore
+	asked      map[fault.Op]int
+	other      *session.Session // of another program
 
 	mu     sync.Mutex // guards events, and what calls' goroutines write
 	events []string
@@ -75,8 +84,11 @@ type scriptCall struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	over     chan struct{}
-	hold     *zklock.Hold // when over, guarded by stage.mu
-	unlocked bool         // guarded by stage.mu
+	finish   chan struct{} // see the verb finish
+	hold     *zklock.Hold  // guarded by stage.mu, as all below
+	err      error
+	checked  bool // hold has been
+	unlocked bool
 }
 
 // clear begins with nothing.
@@ -84,6 +96,8 @@ func (st *stage) clear() {
 	st.clients, st.first = map[string]*locktest.Client{}, map[string]int64{}
 	st.calls, st.faults, st.paths = map[string]*scriptCall{}, map[string]*zktest.Injection{}, nil
 	st.members = map[string]*zktest.Member{"leader": st.Server.Leader()}
+	st.semaphores = map[string]*zklock.Semaphore{}
+	st.heard, st.asked = map[string]int{}, st.Server.Requests()
 }
 
 // end ends a scene: all has been released, nothing is left.
@@ -145,15 +159,46 @@ func (st *stage) step(out *strings.Builder, pos, line string) {
 		require.Fail(st, "an option that the verb does not have", "%s: %s", args.at, k)
 	}
 	synctest.Wait()
+	st.check()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	slices.Sort(st.events)
+	slices.SortStableFunc(st.events, func(a, b string) int { return strings.Compare(firstWord(a), firstWord(b)) })
 	for _, event := range st.events {
 		fmt.Fprintln(out, event)
 	}
 	st.events = nil
 	if said != "" {
 		fmt.Fprintln(out, said)
+	}
+}
+
+// firstWord is the name of the call that an event is of.
+func firstWord(event string) string {
+	name, _, _ := strings.Cut(event, " ")
+	return strings.TrimSuffix(name, ":")
+}
+
+// check demands that each new hold has all its znodes, of its client's session and of one transaction.
+func (st *stage) check() {
+	st.Helper()
+	for _, c := range st.calls {
+		st.mu.Lock()
+		h, checked := c.hold, c.checked
+		c.checked = true
+		st.mu.Unlock()
+		if h == nil || checked || h.Err() != nil {
+			continue
+		}
+		st.Owned(st.client(c.name), h)
+		first, _ := st.Server.Node(h.Node())
+		var at []string
+		for _, node := range h.Nodes() {
+			n, ok := st.Server.Node(node)
+			require.True(st, ok, node)
+			require.Equal(st, first.Stat.Czxid, n.Stat.Czxid, node)
+			at = append(at, path.Dir(node))
+		}
+		require.ElementsMatch(st, c.paths, at)
 	}
 }
 
@@ -186,13 +231,18 @@ func (st *stage) start(a scriptArgs, paths []string, call locktest.Acquire) stri
 	if in := a.option("inside"); in != "" {
 		ctx = st.calls[in].ctx
 	}
-	c := &scriptCall{name: name, paths: paths, over: make(chan struct{})}
+	if in := a.option("outliving"); in != "" {
+		ctx = context.WithoutCancel(st.calls[in].ctx)
+	}
+	c := &scriptCall{name: name, paths: paths, over: make(chan struct{}), finish: make(chan struct{})}
 	if d := a.option("timeout"); d != "" {
 		c.ctx, c.cancel = context.WithTimeout(ctx, a.duration(d))
 	} else {
 		c.ctx, c.cancel = context.WithCancel(ctx)
 	}
+	st.mu.Lock()
 	st.calls[name] = c
+	st.mu.Unlock()
 	for _, p := range paths {
 		if !slices.Contains(st.paths, p) {
 			st.paths = append(st.paths, p)
@@ -201,32 +251,40 @@ func (st *stage) start(a scriptArgs, paths []string, call locktest.Acquire) stri
 	go func() {
 		defer close(c.over)
 		inside, h, err := call(c.ctx)
-		if err != nil {
-			st.say("%s: %s", name, errorNames(err))
+		if h != nil {
+			st.holds(c, inside, h, "holds")
+			context.AfterFunc(h.Context(), func() { st.told(c, h) })
 			return
 		}
 		st.mu.Lock()
-		c.ctx, c.hold = inside, h
+		c.err = err
 		st.mu.Unlock()
-		st.say("%s holds", name)
-		context.AfterFunc(h.Context(), func() {
-			st.mu.Lock()
-			unlocked := c.unlocked
-			st.mu.Unlock()
-			if !unlocked {
-				st.say("%s is told: %s", name, errorNames(context.Cause(h.Context())))
-			}
-		})
+		st.say("%s: %s", name, errorNames(err))
 	}()
 	synctest.Wait()
 	select {
 	case <-c.over:
-		if c.hold != nil && len(paths) == 1 && c.hold.Err() == nil {
-			st.Owned(st.client(name), c.hold)
-		}
 		return ""
 	default:
 		return name + " waits"
+	}
+}
+
+// holds notes that a call has a hold, and says so.
+func (st *stage) holds(c *scriptCall, inside context.Context, h *zklock.Hold, as string) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	c.ctx, c.hold, c.checked = inside, h, false
+	st.events = append(st.events, c.name+" "+as)
+}
+
+// told says why a hold has ended if it was not released.
+func (st *stage) told(c *scriptCall, h *zklock.Hold) {
+	st.mu.Lock()
+	unlocked := c.unlocked && c.hold == h
+	st.mu.Unlock()
+	if cause := h.Err(); cause != nil && !unlocked && !errors.Is(cause, zklock.ErrUnlocked) {
+		st.say("%s is told: %s", c.name, errorNames(cause))
 	}
 }
 
@@ -236,9 +294,9 @@ func (st *stage) owner(node string) string {
 	if before, ok := strings.CutSuffix(node, "-released"); ok {
 		base, mark = before, "-released"
 	}
-	for _, c := range st.calls {
-		if c.hold != nil && slices.Contains(c.hold.Nodes(), base) {
-			return c.name + mark
+	for _, name := range slices.Sorted(maps.Keys(st.calls)) {
+		if c := st.calls[name]; c.hold != nil && slices.Contains(c.hold.Nodes(), base) {
+			return name + mark
 		}
 	}
 	n, ok := st.Server.Node(base)
@@ -318,5 +376,7 @@ var namedErrors = []struct {
 	{"ErrNoLeader", zklock.ErrNoLeader}, {"ErrClosed", zklock.ErrClosed}, {"ErrPath", zklock.ErrPath},
 	{"ErrConflict", zklock.ErrConflict}, {"ErrInvalid", zklock.ErrInvalid}, {"ErrTooLarge", zklock.ErrTooLarge},
 	{"ErrNoRoom", zklock.ErrNoRoom}, {"ErrUnknownOutcome", zklock.ErrUnknownOutcome},
+	{"ErrNoAuth", zk.ErrNoAuth},
+	{"ErrNotRun", zklock.ErrNotRun}, {"ErrNotRecorded", zklock.ErrNotRecorded},
 	{"Canceled", context.Canceled}, {"DeadlineExceeded", context.DeadlineExceeded},
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/tests/locktest"
@@ -35,9 +36,11 @@ func init() {
 			c := a.calls[a.word(1)]
 			require.NotNil(a, c, a.at)
 			var over <-chan struct{} = c.over
+			a.mu.Lock()
 			if c.hold != nil {
 				over = c.hold.Context().Done()
 			}
+			a.mu.Unlock()
 			select {
 			case <-over:
 			case <-time.After(a.duration(a.word(0))):
@@ -82,21 +85,16 @@ func init() {
 		},
 
 		"create": func(a scriptArgs) string { a.Dir(a.word(0)); return "" },
+		// delete a; delete a@/m/b: the one of its znodes that is there; delete /l/name
 		"delete": func(a scriptArgs) string {
-			for _, p := range a.words {
-				if c := a.calls[p]; c != nil {
-					p = a.node(c)
-				}
-				require.NoError(a, a.Server.Delete(p), a.at)
+			for _, word := range a.words {
+				require.NoError(a, a.Server.Delete(a.znode(word)), a.at)
 			}
 			return ""
 		},
 		"delete-all": func(a scriptArgs) string { require.NoError(a, a.Server.DeleteAll(a.word(0)), a.at); return "" },
 		"set": func(a scriptArgs) string {
-			p := a.word(0)
-			if c := a.calls[p]; c != nil {
-				p = a.node(c)
-			}
+			p := a.znode(a.word(0))
 			require.NoError(a, a.Server.SetData(p, []byte(strings.Join(a.words[1:], " "))), a.at)
 			return ""
 		},
@@ -131,6 +129,25 @@ func init() {
 		"hits": func(a scriptArgs) string {
 			return fmt.Sprintf("%s has struck %d times", a.word(0), a.faults[a.word(0)].Hits())
 		},
+
+		// plant /l/name: a znode of exactly that name, of a session of another program
+		"plant":      func(a scriptArgs) string { a.Plant(a.stranger(), a.word(0)); return "" },
+		"remove-dir": func(a scriptArgs) string { a.RemoveDir(a.word(0), true); return "" },
+		// shut /l: whoever is no administrator may only read it
+		"shut": func(a scriptArgs) string {
+			_, err := a.stranger().SetACL(a.Context(), a.word(0), zk.WorldACL(zk.PermRead), -1)
+			require.NoError(a, err, a.at)
+			return ""
+		},
+		// changes /l: how many children of it have been made and deleted
+		"changes": func(a scriptArgs) string {
+			n, _ := a.Server.Node(a.word(0))
+			return fmt.Sprintf("%d changes of %s", n.Stat.Cversion, a.word(0))
+		},
+		// events and requests: since they were last asked for, or since anew
+		"events":   func(a scriptArgs) string { return a.notified() },
+		"requests": func(a scriptArgs) string { return a.requested() },
+		"anew":     func(a scriptArgs) string { a.notified(); a.requested(); return "" },
 	}
 
 	callVerbs = map[string]func(a scriptArgs) string{
@@ -168,7 +185,10 @@ func init() {
 			return a.start(a, a.words[1:2], func(ctx context.Context) (context.Context, *zklock.Hold, error) { return sem.TryAcquire(ctx, n) })
 		},
 		"resize": func(a scriptArgs) string {
-			return a.word(0) + " resize: " + errorNames(a.semaphore(1).Resize(a.Context(), a.number(2)))
+			sem, size := a.semaphore(1), a.number(2)
+			return a.start(a, a.words[1:2], func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+				return ctx, nil, sem.Resize(ctx, size)
+			})
 		},
 		"size": func(a scriptArgs) string {
 			size, free, err := a.semaphore(1).Size(a.Context())
@@ -215,7 +235,9 @@ func init() {
 			return ""
 		},
 		"check": func(a scriptArgs) string {
-			return a.word(0) + " check: " + errorNames(a.call().hold.Check(a.Context()))
+			c := a.call()
+			require.NotNil(a, c.hold, "%s: it does not hold", a.at)
+			return a.word(0) + " check: " + errorNames(c.hold.Check(a.Context()))
 		},
 		"holds?": func(a scriptArgs) string {
 			c := a.call()
@@ -224,6 +246,36 @@ func init() {
 			}
 			return a.word(0) + "'s hold: " + errorNames(c.hold.Err())
 		},
+
+		// a why: the words of the error of a call
+		"why": func(a scriptArgs) string {
+			require.Error(a, a.call().err, a.at)
+			return a.call().err.Error()
+		},
+		// observe /e, until cancel
+		"observe": func(a scriptArgs) string { return a.observe() },
+		// run /e value slow=3s: leads until its term ends, or finish, and then works on for as long
+		"run":    func(a scriptArgs) string { return a.run() },
+		"finish": func(a scriptArgs) string { close(a.call().finish); return "" },
+		// once /jobs/j key takes=1m fails=yes at-most=once, and options of locks
+		"once": func(a scriptArgs) string {
+			key := a.word(2)
+			return a.job(func(ctx context.Context, j *zklock.Job, fn func(context.Context) error) (zklock.JobRun, error) {
+				return j.Once(ctx, key, fn)
+			})
+		},
+		// every /jobs/j 1h
+		"every": func(a scriptArgs) string {
+			d := a.duration(a.word(2))
+			return a.job(func(ctx context.Context, j *zklock.Job, fn func(context.Context) error) (zklock.JobRun, error) {
+				return j.Every(ctx, d, fn)
+			})
+		},
+		"runs": func(a scriptArgs) string { return a.runs() },
+		// forget /jobs/j key; forget /jobs/j: the last run of Every
+		"forget": func(a scriptArgs) string { return a.forget() },
+		// forget-before /jobs/j 10m: what began before so long ago
+		"forget-before": func(a scriptArgs) string { return a.forgetBefore() },
 	}
 }
 
@@ -235,19 +287,26 @@ func (a scriptArgs) call() *scriptCall {
 	return c
 }
 
-// node returns the znode of a call.
-func (a scriptArgs) node(c *scriptCall) string {
+// znode returns the path that a word says: one, or a call's znode, or a call's znode at a path.
+func (a scriptArgs) znode(word string) string {
 	a.Helper()
-	if c.hold != nil {
+	name, dir, at := strings.Cut(word, "@")
+	c := a.calls[name]
+	switch {
+	case c == nil:
+		return word
+	case !at && c.hold != nil:
 		return c.hold.Node()
+	case !at:
+		dir = c.paths[0]
 	}
-	dir, id := c.paths[0], a.client(c.name).SessionID()
-	for _, name := range slices.Backward(locktest.Contenders(a.Server.Children(dir))) {
-		if n, _ := a.Server.Node(path.Join(dir, name)); n.Stat.EphemeralOwner == id {
-			return path.Join(dir, name)
+	id := a.client(name).SessionID()
+	for _, child := range slices.Backward(locktest.Contenders(a.Server.Children(dir))) {
+		if n, _ := a.Server.Node(path.Join(dir, child)); n.Stat.EphemeralOwner == id {
+			return path.Join(dir, child)
 		}
 	}
-	require.Fail(a, "no znode", "%s: of %s", a.at, c.name)
+	require.Fail(a, "no znode", "%s: of %s", a.at, word)
 	return ""
 }
 
@@ -279,8 +338,15 @@ func (a scriptArgs) rwMutex() *zklock.RWMutex {
 	return a.client(a.word(0)).RWMutex(a.word(1), a.lockOptions()...)
 }
 
+// semaphore is the same one for all calls of a client that say the same of it.
 func (a scriptArgs) semaphore(size int) *zklock.Semaphore {
-	return a.client(a.word(0)).Semaphore(a.word(1), size, a.lockOptions()...)
+	name, _, _ := strings.Cut(a.word(0), ".")
+	key := fmt.Sprint(name, a.word(1), size, a.options["max-wait"], a.options["max-hold"], a.options["with"])
+	opts := a.lockOptions()
+	if a.semaphores[key] == nil {
+		a.semaphores[key] = a.client(name).Semaphore(a.word(1), size, opts...)
+	}
+	return a.semaphores[key]
 }
 
 func (a scriptArgs) election() *zklock.Election {
@@ -295,7 +361,7 @@ func (a scriptArgs) election() *zklock.Election {
 	return e
 }
 
-// lockOptions takes the options of a lock: max-wait=1s max-hold=1m owner=x with=reentrancy,handoff,container
+// lockOptions takes the options of a lock: max-wait=1s max-hold=1m owner=x with=reentrancy,handoff,container,blind
 func (a scriptArgs) lockOptions() []zklock.LockOption {
 	a.Helper()
 	var opts []zklock.LockOption
@@ -308,6 +374,7 @@ func (a scriptArgs) lockOptions() []zklock.LockOption {
 	for _, with := range strings.FieldsFunc(a.option("with"), func(r rune) bool { return r == ',' }) {
 		opt, ok := map[string]zklock.LockOption{
 			"reentrancy": zklock.WithReentrancy(), "handoff": zklock.WithLocalHandoff(), "container": zklock.WithContainer(),
+			"blind": zklock.WithACL(zk.WorldACL(zk.PermAll &^ zk.PermRead)...),
 		}[with]
 		require.True(a, ok, "%s: %s", a.at, with)
 		opts = append(opts, opt)
@@ -325,6 +392,7 @@ func (a scriptArgs) inject() string {
 		"expire-session": fault.ExpireSession(), "cut-short": fault.Truncate(9), "stall": fault.Stall(0), "stall-within": fault.Stall(19),
 		"no-auth": fault.Answer(fault.CodeNoAuth), "unimplemented": fault.Answer(fault.CodeUnimplemented),
 		"bad-arguments": fault.Answer(fault.CodeBadArguments), "answer-ok": fault.Answer(fault.CodeOK),
+		"try-again": fault.Answer(fault.CodeOperationTimeout), "garble": garbledLeader(),
 	}
 	f, ok := kinds[a.word(1)]
 	require.True(a, ok, "%s: no such fault", a.at)
