@@ -85,10 +85,7 @@ const (
 	readerBuffer = 2 << 10
 )
 
-var (
-	errUnanswered = errors.New("closed the connection without an answer to the handshake: no quorum, too many clients, or a port that wants TLS?")
-	errNoConnect  = errors.New("session: not a connect request")
-)
+var errUnanswered = errors.New("closed the connection without an answer to the handshake: no quorum, too many clients, or a port that wants TLS?")
 
 func newConn(s *Session, netConn net.Conn, server string, limit time.Duration) *conn {
 	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, readerBuffer), xid: firstXid, replies: map[replyKey]int{},
@@ -98,10 +95,6 @@ func newConn(s *Session, netConn net.Conn, server string, limit time.Duration) *
 // shakeHands sends the driver's connect request, and puts the last zxid into it, which the driver does not know: with that,
 // a server that lags behind what we have seen refuses the connection.
 func (c *conn) shakeHands(frame []byte) error {
-	if len(frame) < 28 {
-		c.fail(errNoConnect)
-		return errNoConnect
-	}
 	c.began = c.s.clock.stamp() // before the bytes leave
 	if !c.move(connDialled) {
 		return c.failure()

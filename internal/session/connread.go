@@ -185,7 +185,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 		return nil, err
 	}
 	switch {
-	case !tryAgain(code), r.op == opRemoveWatches:
+	case !tryAgain(code):
 		if r.hook != nil {
 			r.hook(code)
 		}

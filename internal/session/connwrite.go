@@ -25,8 +25,8 @@ func (c *conn) enqueue(requests ...*request) bool {
 		c.mu.Unlock()
 		return false
 	}
-	c.numberLocked(requests)
 	for _, r := range requests {
+		c.numberLocked(r)
 		if r.urgent {
 			c.queue.pushFront(r)
 		} else {
@@ -45,21 +45,18 @@ func poke(ch chan<- struct{}) {
 	}
 }
 
-func (c *conn) numberLocked(requests []*request) {
-	for _, r := range requests {
-		r.conn = c
-		if r.fromDriver {
-			continue
-		}
-		if c.xid++; c.xid < firstXid { // after a thousand million requests on one connection
-			c.xid = firstXid
-		}
-		if r.xid = c.xid; r.op == opPing {
-			r.xid = xidPing // the server answers every ping with this xid
-		}
-		binary.BigEndian.PutUint32(r.frame, uint32(len(r.frame)-4))
-		binary.BigEndian.PutUint32(r.frame[4:], uint32(r.xid))
+func (c *conn) numberLocked(r *request) {
+	if r.conn = c; r.fromDriver {
+		return
 	}
+	if c.xid++; c.xid < firstXid { // after a thousand million requests on one connection
+		c.xid = firstXid
+	}
+	if r.xid = c.xid; r.op == opPing {
+		r.xid = xidPing // the server answers every ping with this xid
+	}
+	binary.BigEndian.PutUint32(r.frame, uint32(len(r.frame)-4))
+	binary.BigEndian.PutUint32(r.frame[4:], uint32(r.xid))
 }
 
 // abandon gives up waiting for requests, two bursts at most; those that have not been written never will be. A request whose
@@ -138,7 +135,7 @@ func (c *conn) flush(first *request, buf []byte) (out []byte, more bool, err err
 		return nil, false, c.failure()
 	}
 	if first != nil {
-		c.numberLocked([]*request{first})
+		c.numberLocked(first)
 		c.queue.pushFront(first)
 	}
 	now := c.s.clock.stamp()

@@ -215,34 +215,26 @@ func (d *dialer) report() error {
 	case over != nil:
 		return over // which a server may have said
 	default:
-		return &unreachable{asked: d.s.cfg.servers}
+		return &unreachable{"no server of " + strings.Join(d.s.cfg.servers, ", ") + " has answered yet", nil}
 	}
-	errs := make([]error, 0, len(d.tried))
+	var errs []error
+	var msgs []string
 	for _, server := range d.s.cfg.servers {
 		if err, ok := d.tried[server]; ok {
-			errs = append(errs, fmt.Errorf("%s: %w", server, err))
+			errs = append(errs, err)
+			msgs = append(msgs, text.Short(server+": "+err.Error(), 2*text.Limit)) // the text of a certificate is its owner's
 		}
 	}
-	return &unreachable{errs: errs}
+	return &unreachable{"no server reachable: " + strings.Join(msgs, "; "), errs}
 }
 
-// unreachable is ErrUnreachable with what each server has answered, or with those of which none has.
+// unreachable is ErrUnreachable with what each server has answered.
 type unreachable struct {
-	errs  []error
-	asked []string
+	msg  string
+	errs []error
 }
 
-func (e *unreachable) Error() string {
-	if len(e.errs) == 0 {
-		return fmt.Sprintf("no server of %s has answered yet", strings.Join(e.asked, ", "))
-	}
-	msgs := make([]string, len(e.errs))
-	for i, err := range e.errs {
-		msgs[i] = text.Short(err.Error(), 2*text.Limit) // the text of a certificate is its owner's
-	}
-	return "no server reachable: " + strings.Join(msgs, "; ")
-}
-
+func (e *unreachable) Error() string        { return e.msg }
 func (e *unreachable) Unwrap() []error      { return e.errs }
 func (e *unreachable) Is(target error) bool { return target == ErrUnreachable }
 

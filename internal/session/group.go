@@ -123,7 +123,7 @@ func (c *conn) groupLocked(op int32, name string, members []*request, size int) 
 		}
 	}
 	g.frame = appendMultiHeader(b, -1, true)
-	c.numberLocked([]*request{g})
+	c.numberLocked(g)
 	return g
 }
 

@@ -189,25 +189,8 @@ func (ws *watches) takeAwayLocked(t watchKey) {
 	}
 	r := &request{op: opRemoveWatches, name: "remove watch", path: t.path, repeatable: true}
 	r.frame = appendInt(appendString(appendHeader(make([]byte, 0, 32+len(t.path)), opRemoveWatches), t.path), kind)
-	c := ws.conn
-	r.hook = func(code int32) { // "no such watch" means that it has just fired
-		if tryAgain(code) {
-			ws.s.spawn(func() { ws.takeAwayLater(c, t) })
-		}
-	}
-	c.enqueue(r)
-}
-
-// takeAwayLater removes a watch from the server of c after a pause, unless it is wanted again, or another server is in use.
-func (ws *watches) takeAwayLater(c *conn, t watchKey) {
-	if !ws.s.rest(ws.s.ctx, ws.s.nextRest()) {
-		return
-	}
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.conn == c && ws.byPath[t] == nil {
-		ws.takeAwayLocked(t)
-	}
+	// "No such watch" means that it has just fired. One that a busy server keeps goes with its znode, or with the connection.
+	ws.conn.enqueue(r)
 }
 
 // fire delivers a notification that c has read, of what happened at zxid. False: c is not in use any more, and no Watch was
