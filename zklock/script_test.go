@@ -1,10 +1,12 @@
 package zklock_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,11 +16,13 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // Scripts of what clients do to locks, and of what happens to them meanwhile: testdata/scripts. Each file runs on a
@@ -28,26 +32,25 @@ import (
 // outcomes anew.
 //
 //	a lock /l              a call of client a, which connects when it is first named; a.2 is another call of a
+//	a..3 lock /l           calls a, a.2 and a.3, one after the other
 //	a cancel, a unlock     the end of the call's ctx; the release of its hold
 //	sleep 10s              time passes
 //	await 30s a            time passes until a's call has returned, or a's hold has ended
 //	show /l                whose znodes are there, in the order of their numbers
+//	let X: a               from here on X stands for a
+//	for X: a | b           what follows, with a in place of X, and again with b, each as a scene of its own; its outcome
+//	                       stands there once, if it is always the same
 //
 // scripts_verbs_test.go has all verbs. A call that succeeded is checked: its znode is there, and its session's, and the
-// token is its czxid. At the end of a scene every call has ended, and no znode and no watch is left.
+// token is its czxid. What takes time, as an unlock whose reply is lost, goes on while the script does. At the end of a scene every call has ended, and no znode and no watch is left.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, file string) {
 		locktest.Simulate(t, func(s *locktest.Sim) {
 			st := &stage{Sim: s}
 			st.clear()
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
-				var out strings.Builder
-				for line := range strings.Lines(d.FullCmd() + "\n" + d.Input) {
-					if line = strings.TrimSpace(line); line != "" {
-						st.step(&out, d.Pos, line)
-					}
-				}
-				return out.String()
+				lines := strings.FieldsFunc(strings.ReplaceAll(d.FullCmd()+"\n"+d.Input, "\\\n", ""), func(r rune) bool { return r == '\n' })
+				return st.play(d.Pos, lines)
 			})
 			st.end("the file")
 		})
@@ -62,7 +65,10 @@ type stage struct {
 	calls   map[string]*scriptCall
 	faults  map[string]*zktest.Injection
 	members map[string]*zktest.Member
-	paths   []string // which calls have named
+	paths   []string         // which calls have named
+	asked   map[fault.Op]int // requests before the scene
+	woken   map[string]int   // how many events each client had been told of when that was last said
+	macros  []string         // what stands for what, by turns
 
 	mu     sync.Mutex // guards events, and what calls' goroutines write
 	events []string
@@ -75,7 +81,9 @@ type scriptCall struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	over     chan struct{}
+	err      error        // when over
 	hold     *zklock.Hold // when over, guarded by stage.mu
+	checked  bool         // that its znode is there
 	unlocked bool         // guarded by stage.mu
 }
 
@@ -84,6 +92,80 @@ func (st *stage) clear() {
 	st.clients, st.first = map[string]*locktest.Client{}, map[string]int64{}
 	st.calls, st.faults, st.paths = map[string]*scriptCall{}, map[string]*zktest.Injection{}, nil
 	st.members = map[string]*zktest.Member{"leader": st.Server.Leader()}
+	st.asked, st.woken = st.Server.Requests(), map[string]int{}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.events = nil
+}
+
+// play plays the lines of a moment, and tells what came of them.
+func (st *stage) play(pos string, lines []string) string {
+	st.Helper()
+	var out strings.Builder
+	for i, line := range lines {
+		line = strings.NewReplacer(st.macros...).Replace(strings.TrimSpace(line))
+		if let, ok := strings.CutPrefix(line, "let "); ok {
+			name, text, _ := strings.Cut(let, ": ")
+			st.macros = append(st.macros, name, text)
+			continue
+		}
+		if each, ok := strings.CutPrefix(line, "for "); ok {
+			return out.String() + st.each(pos, each, lines[i+1:])
+		}
+		st.steps(&out, pos, line)
+	}
+	return out.String()
+}
+
+// steps plays a line, which may be that of several calls.
+func (st *stage) steps(out *strings.Builder, pos, line string) {
+	st.Helper()
+	calls, rest, _ := strings.Cut(line, " ")
+	first, last, several := strings.Cut(calls, "..")
+	if !several {
+		st.step(out, pos, line)
+		return
+	}
+	client, from, _ := strings.Cut(first, ".")
+	i, _ := strconv.Atoi(cmp.Or(from, "1"))
+	n, err := strconv.Atoi(last)
+	require.NoError(st, err, pos)
+	for ; i <= n; i++ {
+		st.step(out, pos, strings.TrimSuffix(fmt.Sprint(client, ".", i), ".1")+" "+rest)
+	}
+}
+
+// each plays lines for each of the values of "X, Y: a, b | c, d". If not all outcomes are the same, each has its values as a heading.
+func (st *stage) each(pos, values string, lines []string) string {
+	st.Helper()
+	names, values, ok := strings.Cut(values, ": ")
+	require.True(st, ok, "%s: no values", pos)
+	var headings, outs []string
+	before := st.macros
+	for value := range strings.SplitSeq(values, " | ") {
+		value = strings.TrimSpace(value)
+		st.end(pos + ", before " + value)
+		st.macros = slices.Clone(before)
+		words := strings.Split(value, ", ")
+		for i, name := range strings.Split(names, ", ") {
+			st.macros = append(st.macros, name, words[i])
+		}
+		out := st.play(pos, lines)
+		if n := len(outs) - 1; n >= 0 && outs[n] == out {
+			headings[n] += " | " + value
+		} else {
+			headings, outs = append(headings, value), append(outs, out)
+		}
+	}
+	st.macros = before
+	if len(outs) == 1 {
+		return outs[0]
+	}
+	var all strings.Builder
+	for i, out := range outs {
+		fmt.Fprintf(&all, "%s:\n%s", headings[i], out)
+	}
+	return all.String()
 }
 
 // end ends a scene: all has been released, nothing is left.
@@ -145,6 +227,7 @@ func (st *stage) step(out *strings.Builder, pos, line string) {
 		require.Fail(st, "an option that the verb does not have", "%s: %s", args.at, k)
 	}
 	synctest.Wait()
+	st.checkHolds()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	slices.Sort(st.events)
@@ -201,7 +284,7 @@ func (st *stage) start(a scriptArgs, paths []string, call locktest.Acquire) stri
 	go func() {
 		defer close(c.over)
 		inside, h, err := call(c.ctx)
-		if err != nil {
+		if c.err = err; err != nil {
 			st.say("%s: %s", name, errorNames(err))
 			return
 		}
@@ -221,12 +304,56 @@ func (st *stage) start(a scriptArgs, paths []string, call locktest.Acquire) stri
 	synctest.Wait()
 	select {
 	case <-c.over:
-		if c.hold != nil && len(paths) == 1 && c.hold.Err() == nil {
-			st.Owned(st.client(name), c.hold)
-		}
 		return ""
 	default:
 		return name + " waits"
+	}
+}
+
+// checkHolds demands that the znodes of each new hold are there.
+func (st *stage) checkHolds() {
+	st.Helper()
+	for _, c := range st.calls {
+		st.mu.Lock()
+		isNew := c.hold != nil && !c.checked
+		c.checked = c.checked || isNew
+		st.mu.Unlock()
+		if !isNew || c.hold.Err() != nil {
+			continue
+		}
+		if len(c.paths) == 1 {
+			st.Owned(st.client(c.name), c.hold)
+		}
+		for _, node := range c.hold.Nodes() {
+			_, ok := st.Server.Node(node)
+			require.True(st, ok, "%s holds without %s", c.name, node)
+		}
+	}
+}
+
+// during does what may take time. If it does, or fails, the script tells how it ended.
+func (st *stage) during(what string, do func() error) string {
+	slow := make(chan struct{})
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		err := do()
+		select {
+		case <-slow:
+			st.say("%s: %s", what, errorNames(err))
+		default:
+			if err != nil {
+				st.say("%s: %s", what, errorNames(err))
+			}
+		}
+	}()
+	synctest.Wait()
+	select {
+	case <-over:
+		return ""
+	default:
+		close(slow)
+		return what + " goes on"
 	}
 }
 
@@ -246,8 +373,12 @@ func (st *stage) owner(node string) string {
 		return path.Base(node)
 	}
 	for name, c := range st.clients {
-		if id := n.Stat.EphemeralOwner; id != 0 && id == c.SessionID() {
+		switch id := n.Stat.EphemeralOwner; id {
+		case 0:
+		case c.SessionID():
 			return name + mark
+		case st.first[name]:
+			return name + "'s first session" + mark
 		}
 	}
 	return path.Base(node)
@@ -278,7 +409,12 @@ func (a scriptArgs) word(i int) string {
 // number returns the i-th word as a number.
 func (a scriptArgs) number(i int) int {
 	a.Helper()
-	n, err := strconv.Atoi(a.word(i))
+	return a.integer(a.word(i))
+}
+
+func (a scriptArgs) integer(text string) int {
+	a.Helper()
+	n, err := strconv.Atoi(text)
 	require.NoError(a, err, a.at)
 	return n
 }
@@ -302,10 +438,13 @@ func errorNames(err error) string {
 		}
 	}
 	if names == nil {
-		return err.Error()
+		return aZnode.ReplaceAllString(err.Error(), "(a znode)")
 	}
 	return strings.Join(names, ", ")
 }
+
+// aZnode is a contender's name, or most of it.
+var aZnode = regexp.MustCompile(`_c_[0-9a-f-]{36}[^ ,:]*`)
 
 var namedErrors = []struct {
 	name string
@@ -317,6 +456,6 @@ var namedErrors = []struct {
 	{"ErrUnreachable", zklock.ErrUnreachable}, {"ErrAuth", zklock.ErrAuth}, {"ErrDeadlock", zklock.ErrDeadlock},
 	{"ErrNoLeader", zklock.ErrNoLeader}, {"ErrClosed", zklock.ErrClosed}, {"ErrPath", zklock.ErrPath},
 	{"ErrConflict", zklock.ErrConflict}, {"ErrInvalid", zklock.ErrInvalid}, {"ErrTooLarge", zklock.ErrTooLarge},
-	{"ErrNoRoom", zklock.ErrNoRoom}, {"ErrUnknownOutcome", zklock.ErrUnknownOutcome},
+	{"ErrNoAuth", zk.ErrNoAuth}, {"ErrNoRoom", zklock.ErrNoRoom}, {"ErrUnknownOutcome", zklock.ErrUnknownOutcome},
 	{"Canceled", context.Canceled}, {"DeadlineExceeded", context.DeadlineExceeded},
 }

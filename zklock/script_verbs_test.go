@@ -3,6 +3,7 @@ package zklock_test
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"path"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
@@ -30,13 +32,18 @@ func init() {
 		"scene": func(a scriptArgs) string { a.end(a.at); return "" },
 
 		"sleep": func(a scriptArgs) string { time.Sleep(a.duration(a.word(0))); return "" },
-		// await 30s a: until a's call has returned, or a's hold has ended
+		// later 10s: sleep, which tells what came before it ended
+		"later": func(a scriptArgs) string { time.Sleep(a.duration(a.word(0))); return a.word(0) + " later:" },
+		// await 30s a: until a's call has returned, or a's hold has ended; or the fault a has struck
 		"await": func(a scriptArgs) string {
-			c := a.calls[a.word(1)]
-			require.NotNil(a, c, a.at)
-			var over <-chan struct{} = c.over
-			if c.hold != nil {
-				over = c.hold.Context().Done()
+			var over <-chan struct{}
+			if c, f := a.calls[a.word(1)], a.faults[a.word(1)]; f != nil {
+				over = f.Hit()
+			} else {
+				require.NotNil(a, c, a.at)
+				if over = c.over; c.hold != nil {
+					over = c.hold.Context().Done()
+				}
 			}
 			select {
 			case <-over:
@@ -81,21 +88,64 @@ func init() {
 			return strings.Join(lines, "\n")
 		},
 
-		"create": func(a scriptArgs) string { a.Dir(a.word(0)); return "" },
+		// woken: who has been told of an event since that was last said
+		"woken": func(a scriptArgs) string {
+			var names []string
+			for _, name := range a.names() {
+				n := a.Notified(a.clients[name].SessionID())
+				if n > a.stage.woken[name] {
+					names = append(names, name)
+				}
+				a.stage.woken[name] = n
+			}
+			return "woken: " + cmp.Or(strings.Join(names, " "), "nobody")
+		},
+		// requests create delete: how many there were in this scene
+		"requests": func(a scriptArgs) string {
+			var counts []string
+			now := a.Server.Requests()
+			for _, op := range a.ops(a.words) {
+				counts = append(counts, fmt.Sprintf("%d %v", now[op]-a.asked[op], op))
+			}
+			return strings.Join(counts, ", ")
+		},
+		// tokens a b: how they compare
+		"tokens": func(a scriptArgs) string {
+			h, other := a.calls[a.word(0)].hold, a.calls[a.word(1)].hold
+			require.True(a, h != nil && other != nil, "%s: one of them does not hold", a.at)
+			x, y := h.Token(), other.Token()
+			return "the token of " + a.word(0) + " is " + []string{"less than", "the same as", "greater than"}[cmp.Compare(x, y)+1] +
+				" that of " + a.word(1)
+		},
+
+		// create /l: also if it is there
+		"create": func(a scriptArgs) string {
+			if _, ok := a.Server.Node(a.word(0)); !ok {
+				a.Dir(a.word(0))
+			}
+			return ""
+		},
+		// delete a at=/m/b: a znode, or that of a call, of several the one at that path
 		"delete": func(a scriptArgs) string {
+			at := a.option("at")
 			for _, p := range a.words {
 				if c := a.calls[p]; c != nil {
-					p = a.node(c)
+					p = a.node(c, at)
 				}
 				require.NoError(a, a.Server.Delete(p), a.at)
 			}
 			return ""
 		},
 		"delete-all": func(a scriptArgs) string { require.NoError(a, a.Server.DeleteAll(a.word(0)), a.at); return "" },
+		// remove-dir /l upwards: with the children, in one transaction
+		"remove-dir": func(a scriptArgs) string {
+			a.RemoveDir(a.word(0), slices.Contains(a.words, "upwards"))
+			return ""
+		},
 		"set": func(a scriptArgs) string {
 			p := a.word(0)
 			if c := a.calls[p]; c != nil {
-				p = a.node(c)
+				p = a.node(c, "")
 			}
 			require.NoError(a, a.Server.SetData(p, []byte(strings.Join(a.words[1:], " "))), a.at)
 			return ""
@@ -129,7 +179,12 @@ func init() {
 		"release": func(a scriptArgs) string { a.faults[a.word(0)].Release(); return "" },
 		"remove":  func(a scriptArgs) string { a.faults[a.word(0)].Remove(); return "" },
 		"hits": func(a scriptArgs) string {
-			return fmt.Sprintf("%s has struck %d times", a.word(0), a.faults[a.word(0)].Hits())
+			n := a.faults[a.word(0)].Hits()
+			if most := a.option("below"); most != "" {
+				require.Less(a, n, a.integer(most), a.at)
+				return a.word(0) + " has struck fewer than " + most + " times"
+			}
+			return fmt.Sprintf("%s has struck %d times", a.word(0), n)
 		},
 	}
 
@@ -149,7 +204,7 @@ func init() {
 			return ""
 		},
 		"lead-to": func(a scriptArgs) string { a.client(a.word(0)).LeadTo(a.member(1)); return "" },
-		"close":   func(a scriptArgs) string { require.NoError(a, a.client(a.word(0)).Close(), a.at); return "" },
+		"close":   func(a scriptArgs) string { return a.during(a.word(0)+" close", a.client(a.word(0)).Close) },
 
 		"lock":     func(a scriptArgs) string { return a.start(a, a.words[1:2], a.mutex().Lock) },
 		"try-lock": func(a scriptArgs) string { return a.start(a, a.words[1:2], a.mutex().TryLock) },
@@ -168,7 +223,9 @@ func init() {
 			return a.start(a, a.words[1:2], func(ctx context.Context) (context.Context, *zklock.Hold, error) { return sem.TryAcquire(ctx, n) })
 		},
 		"resize": func(a scriptArgs) string {
-			return a.word(0) + " resize: " + errorNames(a.semaphore(1).Resize(a.Context(), a.number(2)))
+			ctx, done := a.timeout()
+			defer done()
+			return a.word(0) + " resize: " + errorNames(a.semaphore(1).Resize(ctx, a.number(2)))
 		},
 		"size": func(a scriptArgs) string {
 			size, free, err := a.semaphore(1).Size(a.Context())
@@ -199,19 +256,45 @@ func init() {
 		"proclaim": func(a scriptArgs) string {
 			c := a.calls[a.word(0)]
 			e := a.client(a.word(0)).Election(c.paths[0])
-			return "proclaim: " + errorNames(e.Proclaim(a.Context(), c.hold, []byte(a.word(1))))
+			ctx, done := a.timeout()
+			defer done()
+			return "proclaim: " + errorNames(e.Proclaim(ctx, c.hold, []byte(a.word(1))))
 		},
 
 		"cancel": func(a scriptArgs) string { a.call().cancel(); return "" },
 		"unlock": func(a scriptArgs) string {
 			c := a.call()
-			require.NotNil(a, c.hold, "%s: it does not hold", a.at)
+			if c.hold == nil {
+				return a.word(0) + " has no hold"
+			}
 			a.mu.Lock()
 			c.unlocked = true
 			a.mu.Unlock()
-			if err := c.hold.Unlock(); err != nil {
-				return a.word(0) + " unlock: " + errorNames(err)
+			return a.during(a.word(0)+" unlock", c.hold.Unlock)
+		},
+		// a sets /data x: in a transaction under its hold
+		"sets": func(a scriptArgs) string {
+			c := a.call()
+			op := session.OpSet{Path: a.word(1), Data: []byte(strings.Join(a.words[2:], " ")), Version: -1}
+			return a.during(a.word(0)+" sets "+strings.Join(a.words[1:], " "), func() error { _, err := c.hold.Multi(a.Context(), op); return err })
+		},
+		// a says what its error must contain
+		"says": func(a scriptArgs) string {
+			c, text := a.call(), strings.Join(a.words[1:], " ")
+			<-c.over
+			require.ErrorContains(a, c.err, text, a.at)
+			return ""
+		},
+		// b hears deleted a: an event of the znode of a's call, whatever has happened
+		"hears": func(a scriptArgs) string {
+			typ, node := slices.Index([]string{"", "created", "deleted", "data", "children"}, a.word(1)), a.word(2)
+			if typ < 0 {
+				typ = a.number(1)
 			}
+			if c := a.calls[node]; c != nil {
+				node = a.node(c, "")
+			}
+			require.NoError(a, a.Server.SendFrame(a.client(a.word(0)).SessionID(), event(int32(typ), node)), a.at)
 			return ""
 		},
 		"check": func(a scriptArgs) string {
@@ -235,13 +318,32 @@ func (a scriptArgs) call() *scriptCall {
 	return c
 }
 
-// node returns the znode of a call.
-func (a scriptArgs) node(c *scriptCall) string {
+// timeout takes that option: a call's context.
+func (a scriptArgs) timeout() (context.Context, context.CancelFunc) {
+	if d := a.option("timeout"); d != "" {
+		return context.WithTimeout(a.Context(), a.duration(d))
+	}
+	return context.WithCancel(a.Context())
+}
+
+// event is a notification as a server sends it.
+func event(typ int32, path string) []byte {
+	b := binary.BigEndian.AppendUint32(nil, 0xffffffff) // xid
+	b = binary.BigEndian.AppendUint64(b, 0xffffffffffffffff)
+	b = binary.BigEndian.AppendUint32(b, 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(typ))
+	b = binary.BigEndian.AppendUint32(b, 3) // connected
+	b = binary.BigEndian.AppendUint32(b, uint32(len(path)))
+	return append(b, path...)
+}
+
+// node returns the znode of a call, of several the one at dir.
+func (a scriptArgs) node(c *scriptCall, dir string) string {
 	a.Helper()
-	if c.hold != nil {
+	if c.hold != nil && dir == "" {
 		return c.hold.Node()
 	}
-	dir, id := c.paths[0], a.client(c.name).SessionID()
+	dir, id := cmp.Or(dir, c.paths[0]), a.client(c.name).SessionID()
 	for _, name := range slices.Backward(locktest.Contenders(a.Server.Children(dir))) {
 		if n, _ := a.Server.Node(path.Join(dir, name)); n.Stat.EphemeralOwner == id {
 			return path.Join(dir, name)
@@ -287,15 +389,12 @@ func (a scriptArgs) election() *zklock.Election {
 	rank := a.option("rank")
 	e := a.client(a.word(0)).Election(a.word(1), a.lockOptions()...)
 	if rank != "" {
-		n := 0
-		_, err := fmt.Sscan(rank, &n)
-		require.NoError(a, err, a.at)
-		return e.WithRank(n)
+		return e.WithRank(a.integer(rank))
 	}
 	return e
 }
 
-// lockOptions takes the options of a lock: max-wait=1s max-hold=1m owner=x with=reentrancy,handoff,container
+// lockOptions takes the options of a lock: max-wait=1s max-hold=1m owner=x handoffs=3 with=reentrancy,handoff,container
 func (a scriptArgs) lockOptions() []zklock.LockOption {
 	a.Helper()
 	var opts []zklock.LockOption
@@ -304,6 +403,12 @@ func (a scriptArgs) lockOptions() []zklock.LockOption {
 	}
 	if d := a.option("max-hold"); d != "" {
 		opts = append(opts, zklock.WithMaxHold(a.duration(d)))
+	}
+	if owner := a.option("owner"); owner != "" {
+		opts = append(opts, zklock.WithOwner(owner))
+	}
+	if n := a.option("handoffs"); n != "" {
+		opts = append(opts, zklock.WithHandoffs(a.integer(n)))
 	}
 	for _, with := range strings.FieldsFunc(a.option("with"), func(r rune) bool { return r == ',' }) {
 		opt, ok := map[string]zklock.LockOption{
@@ -325,16 +430,15 @@ func (a scriptArgs) inject() string {
 		"expire-session": fault.ExpireSession(), "cut-short": fault.Truncate(9), "stall": fault.Stall(0), "stall-within": fault.Stall(19),
 		"no-auth": fault.Answer(fault.CodeNoAuth), "unimplemented": fault.Answer(fault.CodeUnimplemented),
 		"bad-arguments": fault.Answer(fault.CodeBadArguments), "answer-ok": fault.Answer(fault.CodeOK),
+		"throttled": fault.Answer(-127), "too-late": fault.Answer(fault.CodeOperationTimeout), "not-now": fault.Answer(fault.CodeConnectionLoss),
+		"expired": fault.Answer(fault.CodeSessionExpired), "marshalling-error": fault.Answer(fault.CodeMarshallingError),
+		"garbled":       fault.Garble(func(b []byte) []byte { return b[:20] }),
+		"system-error":  fault.Garble(func(b []byte) []byte { return binary.BigEndian.AppendUint32(b[:12], 0xffffffff) }),
+		"other-session": fault.Garble(func(b []byte) []byte { b[15]++; return b }), // behind version, timeout and the rest of the number
 	}
 	f, ok := kinds[a.word(1)]
 	require.True(a, ok, "%s: no such fault", a.at)
-	var ops []fault.Op
-	for _, word := range a.words[2:] {
-		i := slices.IndexFunc(scriptOps, func(op fault.Op) bool { return op.String() == word })
-		require.GreaterOrEqual(a, i, 0, "%s: no such operation: %s", a.at, word)
-		ops = append(ops, scriptOps[i])
-	}
-	if ops != nil {
+	if ops := a.ops(a.words[2:]); ops != nil {
 		f = f.Op(ops...)
 	}
 	if p := a.option("path"); p != "" {
@@ -345,10 +449,7 @@ func (a scriptArgs) inject() string {
 	}
 	for key, count := range map[string]func(int) fault.Fault{"nth": f.Nth, "times": f.Times, "after": f.After} {
 		if text := a.option(key); text != "" {
-			n := 0
-			_, err := fmt.Sscan(text, &n)
-			require.NoError(a, err, a.at)
-			f = count(n)
+			f = count(a.integer(text))
 		}
 	}
 	if at := a.option("at"); at != "" {
@@ -358,6 +459,16 @@ func (a scriptArgs) inject() string {
 	}
 	synctest.Wait()
 	return ""
+}
+
+func (a scriptArgs) ops(words []string) (ops []fault.Op) {
+	a.Helper()
+	for _, word := range words {
+		i := slices.IndexFunc(scriptOps, func(op fault.Op) bool { return op.String() == word })
+		require.GreaterOrEqual(a, i, 0, "%s: no such operation: %s", a.at, word)
+		ops = append(ops, scriptOps[i])
+	}
+	return ops
 }
 
 var scriptOps = []fault.Op{
