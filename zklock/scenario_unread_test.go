@@ -110,7 +110,8 @@ func TestHoldsOfUnreadableZnodesLeaveNoWatches(t *testing.T) {
 		}
 		synctest.Wait()
 		before := s.Server.Notifications()
-		reconnect(s, c)
+		s.Server.DropConnections()
+		require.NoError(s, c.Current().Sync(s.Context(), "/"))
 		time.Sleep(time.Second)
 		require.Zero(s, s.Server.Notifications()-before, "watches of the past are set again")
 	})
