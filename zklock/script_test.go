@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -33,6 +34,7 @@ import (
 //
 //	a lock /l              a call of client a, which connects when it is first named; a.2 is another call of a
 //	a..3 lock /l           calls a, a.2 and a.3, one after the other
+//	a cancel; b unlock     two steps on a line, and what comes of them on a line, too
 //	a cancel, a unlock     the end of the call's ctx; the release of its hold
 //	sleep 10s              time passes
 //	await 30s a            time passes until a's call has returned, or a's hold has ended
@@ -112,27 +114,42 @@ func (st *stage) play(pos string, lines []string) string {
 		if each, ok := strings.CutPrefix(line, "for "); ok {
 			return out.String() + st.each(pos, each, lines[i+1:])
 		}
-		st.steps(&out, pos, line)
+		if strings.HasPrefix(line, "scene ") {
+			st.step(&out, pos, line)
+			continue
+		}
+		var all strings.Builder
+		steps := stepsOf(line)
+		for _, step := range steps {
+			st.step(&all, pos, step)
+		}
+		said := strings.TrimSpace(all.String())
+		if len(steps) > 1 {
+			said = strings.ReplaceAll(said, "\n", "; ")
+		}
+		if said != "" {
+			fmt.Fprintln(&out, said)
+		}
 	}
 	return out.String()
 }
 
-// steps plays a line, which may be that of several calls.
-func (st *stage) steps(out *strings.Builder, pos, line string) {
-	st.Helper()
-	calls, rest, _ := strings.Cut(line, " ")
-	first, last, several := strings.Cut(calls, "..")
-	if !several {
-		st.step(out, pos, line)
-		return
+// stepsOf returns the steps of a line: those between semicolons, and of "a..3 lock /l" one for each call.
+func stepsOf(line string) (steps []string) {
+	for step := range strings.SplitSeq(line, "; ") {
+		calls, rest, _ := strings.Cut(step, " ")
+		first, last, several := strings.Cut(calls, "..")
+		if !several {
+			steps = append(steps, step)
+			continue
+		}
+		client, from, _ := strings.Cut(first, ".")
+		i, _ := strconv.Atoi(cmp.Or(from, "1"))
+		for n, _ := strconv.Atoi(last); i <= n; i++ {
+			steps = append(steps, strings.TrimSuffix(fmt.Sprint(client, ".", i), ".1")+" "+rest)
+		}
 	}
-	client, from, _ := strings.Cut(first, ".")
-	i, _ := strconv.Atoi(cmp.Or(from, "1"))
-	n, err := strconv.Atoi(last)
-	require.NoError(st, err, pos)
-	for ; i <= n; i++ {
-		st.step(out, pos, strings.TrimSuffix(fmt.Sprint(client, ".", i), ".1")+" "+rest)
-	}
+	return steps
 }
 
 // each plays lines for each of the values of "X, Y: a, b | c, d". If not all outcomes are the same, each has its values as a heading.
@@ -236,7 +253,7 @@ func (st *stage) step(out *strings.Builder, pos, line string) {
 	}
 	st.events = nil
 	if said != "" {
-		fmt.Fprintln(out, said)
+		fmt.Fprintln(out, strings.TrimSpace(said))
 	}
 }
 
@@ -331,8 +348,15 @@ func (st *stage) checkHolds() {
 	}
 }
 
-// during does what may take time. If it does, or fails, the script tells how it ended.
-func (st *stage) during(what string, do func() error) string {
+// during does what may take time: then, or if it fails, the script tells how it ended. Within=1s: it takes no longer.
+func (a scriptArgs) during(what string, do func() error) string {
+	a.Helper()
+	st := a.stage
+	if most := a.option("within"); most != "" {
+		began, err := time.Now(), do()
+		require.LessOrEqual(a, time.Since(began), a.duration(most), a.at)
+		return what + ": " + errorNames(err)
+	}
 	slow := make(chan struct{})
 	over := make(chan struct{})
 	go func() {
@@ -363,9 +387,9 @@ func (st *stage) owner(node string) string {
 	if before, ok := strings.CutSuffix(node, "-released"); ok {
 		base, mark = before, "-released"
 	}
-	for _, c := range st.calls {
-		if c.hold != nil && slices.Contains(c.hold.Nodes(), base) {
-			return c.name + mark
+	for _, name := range slices.Sorted(maps.Keys(st.calls)) {
+		if c := st.calls[name]; c.hold != nil && slices.Contains(c.hold.Nodes(), base) {
+			return name + mark
 		}
 	}
 	n, ok := st.Server.Node(base)

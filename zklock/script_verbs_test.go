@@ -33,7 +33,7 @@ func init() {
 
 		"sleep": func(a scriptArgs) string { time.Sleep(a.duration(a.word(0))); return "" },
 		// later 10s: sleep, which tells what came before it ended
-		"later": func(a scriptArgs) string { time.Sleep(a.duration(a.word(0))); return a.word(0) + " later:" },
+		"later": func(a scriptArgs) string { time.Sleep(a.duration(a.word(0))); return a.word(0) + " later" },
 		// await 30s a: until a's call has returned, or a's hold has ended; or the fault a has struck
 		"await": func(a scriptArgs) string {
 			var over <-chan struct{}
@@ -77,17 +77,14 @@ func init() {
 		},
 		// sessions: who still has the first one
 		"sessions": func(a scriptArgs) string {
-			var lines []string
+			of := map[bool][]string{}
 			for _, name := range a.names() {
-				which := "another session"
-				if a.clients[name].SessionID() == a.first[name] {
-					which = "its first session"
-				}
-				lines = append(lines, name+" has "+which)
+				first := a.clients[name].SessionID() == a.first[name]
+				of[first] = append(of[first], name)
 			}
-			return strings.Join(lines, "\n")
+			return sayAll(of[true], "has its first session", "have their first sessions") +
+				sayAll(of[false], "has another session", "have other sessions")
 		},
-
 		// woken: who has been told of an event since that was last said
 		"woken": func(a scriptArgs) string {
 			var names []string
@@ -113,9 +110,8 @@ func init() {
 		"tokens": func(a scriptArgs) string {
 			h, other := a.calls[a.word(0)].hold, a.calls[a.word(1)].hold
 			require.True(a, h != nil && other != nil, "%s: one of them does not hold", a.at)
-			x, y := h.Token(), other.Token()
-			return "the token of " + a.word(0) + " is " + []string{"less than", "the same as", "greater than"}[cmp.Compare(x, y)+1] +
-				" that of " + a.word(1)
+			sign := []string{"<", "=", ">"}[cmp.Compare(h.Token(), other.Token())+1]
+			return fmt.Sprintf("%s's token %s %s's", a.word(0), sign, a.word(1))
 		},
 
 		// create /l: also if it is there
@@ -308,6 +304,17 @@ func init() {
 			return a.word(0) + "'s hold: " + errorNames(c.hold.Err())
 		},
 	}
+}
+
+// sayAll says what is true of each of names.
+func sayAll(names []string, one, several string) string {
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return names[0] + " " + one + "\n"
+	}
+	return strings.Join(names, " ") + " " + several + "\n"
 }
 
 // call returns the call that the line names.
