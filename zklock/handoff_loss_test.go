@@ -6,61 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zklock/locker/zktest/fault"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 )
-
-// The server is cut off, so the client does not know whether its session exists: the lock is handed on until the lease is over, and
-// not afterwards.
-func TestALockWhoseLeaseIsOverIsNotHandedOn(t *testing.T) {
-	for name, failure := range map[string]fault.Fault{
-		"nothing passes": fault.Freeze(), "replies do not": fault.FreezeReplies(), "requests do not": fault.FreezeRequests(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				c := s.Client()
-				m := c.Mutex("/l", zklock.WithHandoffs(5))
-				h := s.Lock(m)
-				calls := inLine(s, m, 400)
-				time.Sleep(time.Second)
-				in := s.Server.Inject(failure.Session(c.SessionID()))
-				token, handed := h.Token(), 0
-				for _, call := range calls {
-					time.Sleep(50 * time.Millisecond)
-					if h.Err() != nil {
-						break
-					}
-					require.True(s, time.Now().Before(h.SafeUntil()))
-					s.Unlock(h)
-					if !call.Over() {
-						break
-					}
-					h = call.Get(s)
-					require.NoError(s, h.Err())
-					require.Equal(s, token, h.Token())
-					handed++
-				}
-				require.Greater(s, handed, 50, "it is handed on while the lease lasts")
-				until := h.SafeUntil()
-				require.ErrorIs(s, locktest.End(h), zklock.ErrLost)
-				require.False(s, time.Now().After(until))
-				in.Remove()
-				for _, call := range calls[handed:] {
-					<-call.Done
-					if call.Err == nil {
-						require.Greater(s, call.Hold.Token(), token)
-						s.Unlock(call.Hold)
-					}
-				}
-				clean(s, "/l")
-			})
-		})
-	}
-}
 
 func TestWhenTheLastWaiterGoesTheZnodeGoes(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {

@@ -28,14 +28,14 @@ import (
 
 // Scripts of what clients do to locks, and of what happens to them meanwhile: testdata/scripts. Each file runs on a
 // server of its own in simulated time. A block is a moment: its lines happen one after the other, each as soon as nothing
-// more follows from the line before. Below the block's ---- stands what the calls made of it. Time passes only at sleep
-// and await, so that whatever else stands there happened at once. `go test ./zklock -run Scripts -rewrite` writes the
-// outcomes anew.
+// more follows from the line before. Below the block's ---- stands what the calls made of it. Time passes only at sleep,
+// later and await, so that whatever else stands there happened at once; what takes time, as an unlock whose reply is lost,
+// goes on while the script does. `go test ./zklock -run Scripts -rewrite` writes the outcomes anew.
 //
 //	a lock /l              a call of client a, which connects when it is first named; a.2 is another call of a
 //	a..3 lock /l           calls a, a.2 and a.3, one after the other
-//	a cancel; b unlock     two steps on a line, and what comes of them on a line, too
 //	a cancel, a unlock     the end of the call's ctx; the release of its hold
+//	a cancel; b unlock     two steps on a line, and what comes of them on a line, too
 //	sleep 10s              time passes
 //	await 30s a            time passes until a's call has returned, or a's hold has ended
 //	show /l                whose znodes are there, in the order of their numbers
@@ -43,16 +43,16 @@ import (
 //	for X: a | b           what follows, with a in place of X, and again with b, each as a scene of its own; its outcome
 //	                       stands there once, if it is always the same
 //
-// scripts_verbs_test.go has all verbs. A call that succeeded is checked: its znode is there, and its session's, and the
-// token is its czxid. What takes time, as an unlock whose reply is lost, goes on while the script does. At the end of a scene every call has ended, and no znode and no watch is left.
+// script_verbs_test.go has all verbs. A call that succeeded is checked: its znode is there, and its session's, and the
+// token is its czxid. At the end of a scene every call has ended, and no znode and no watch is left.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, file string) {
 		locktest.Simulate(t, func(s *locktest.Sim) {
 			st := &stage{Sim: s}
 			st.clear()
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
-				lines := strings.FieldsFunc(strings.ReplaceAll(d.FullCmd()+"\n"+d.Input, "\\\n", ""), func(r rune) bool { return r == '\n' })
-				return st.play(d.Pos, lines)
+				text := strings.ReplaceAll(d.FullCmd()+"\n"+d.Input, "\\\n", "")
+				return st.play(d.Pos, strings.Split(strings.TrimSpace(text), "\n"))
 			})
 			st.end("the file")
 		})
@@ -152,11 +152,13 @@ func stepsOf(line string) (steps []string) {
 	return steps
 }
 
-// each plays lines for each of the values of "X, Y: a, b | c, d". If not all outcomes are the same, each has its values as a heading.
+// each plays lines for each of the values of "X, Y: a, b | c, d". If not all outcomes are the same, each has its values as
+// a heading.
 func (st *stage) each(pos, values string, lines []string) string {
 	st.Helper()
-	names, values, ok := strings.Cut(values, ": ")
+	head, values, ok := strings.Cut(values, ": ")
 	require.True(st, ok, "%s: no values", pos)
+	names := strings.Split(head, ", ")
 	var headings, outs []string
 	before := st.macros
 	for value := range strings.SplitSeq(values, " | ") {
@@ -164,7 +166,8 @@ func (st *stage) each(pos, values string, lines []string) string {
 		st.end(pos + ", before " + value)
 		st.macros = slices.Clone(before)
 		words := strings.Split(value, ", ")
-		for i, name := range strings.Split(names, ", ") {
+		require.Len(st, words, len(names), "%s: %s", pos, value)
+		for i, name := range names {
 			st.macros = append(st.macros, name, words[i])
 		}
 		out := st.play(pos, lines)

@@ -272,13 +272,16 @@ func init() {
 		"sets": func(a scriptArgs) string {
 			c := a.call()
 			op := session.OpSet{Path: a.word(1), Data: []byte(strings.Join(a.words[2:], " ")), Version: -1}
-			return a.during(a.word(0)+" sets "+strings.Join(a.words[1:], " "), func() error { _, err := c.hold.Multi(a.Context(), op); return err })
+			return a.during(a.word(0)+" sets "+strings.Join(a.words[1:], " "), func() error {
+				_, err := c.hold.Multi(a.Context(), op)
+				return err
+			})
 		},
 		// a says what its error must contain
 		"says": func(a scriptArgs) string {
-			c, text := a.call(), strings.Join(a.words[1:], " ")
-			<-c.over
-			require.ErrorContains(a, c.err, text, a.at)
+			c := a.call()
+			require.Error(a, c.err, "%s: it has not failed", a.at)
+			require.ErrorContains(a, c.err, strings.Join(a.words[1:], " "), a.at)
 			return ""
 		},
 		// b hears deleted a: an event of the znode of a's call, whatever has happened
