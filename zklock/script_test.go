@@ -84,9 +84,19 @@ type scriptCall struct {
 	cancel   context.CancelFunc
 	over     chan struct{}
 	err      error        // when over
-	hold     *zklock.Hold // when over, guarded by stage.mu
+	hold     *zklock.Hold // when over
 	checked  bool         // that its znode is there
 	unlocked bool         // guarded by stage.mu
+}
+
+// held returns the call's hold; nil: it has failed, or waits.
+func (c *scriptCall) held() *zklock.Hold {
+	select {
+	case <-c.over:
+		return c.hold
+	default:
+		return nil
+	}
 }
 
 // clear begins with nothing.
@@ -217,7 +227,7 @@ func (st *stage) settled(c *scriptCall) bool {
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return c.hold == nil || c.unlocked || c.hold.Context().Err() != nil
+	return c.held() == nil || c.unlocked || c.held().Context().Err() != nil
 }
 
 // step plays a line and writes what came of it.
@@ -308,9 +318,7 @@ func (st *stage) start(a scriptArgs, paths []string, call locktest.Acquire) stri
 			st.say("%s: %s", name, errorNames(err))
 			return
 		}
-		st.mu.Lock()
 		c.ctx, c.hold = inside, h
-		st.mu.Unlock()
 		st.say("%s holds", name)
 		context.AfterFunc(h.Context(), func() {
 			st.mu.Lock()
@@ -334,17 +342,15 @@ func (st *stage) start(a scriptArgs, paths []string, call locktest.Acquire) stri
 func (st *stage) checkHolds() {
 	st.Helper()
 	for _, c := range st.calls {
-		st.mu.Lock()
-		isNew := c.hold != nil && !c.checked
+		isNew := c.held() != nil && !c.checked
 		c.checked = c.checked || isNew
-		st.mu.Unlock()
-		if !isNew || c.hold.Err() != nil {
+		if !isNew || c.held().Err() != nil {
 			continue
 		}
 		if len(c.paths) == 1 {
-			st.Owned(st.client(c.name), c.hold)
+			st.Owned(st.client(c.name), c.held())
 		}
-		for _, node := range c.hold.Nodes() {
+		for _, node := range c.held().Nodes() {
 			_, ok := st.Server.Node(node)
 			require.True(st, ok, "%s holds without %s", c.name, node)
 		}
@@ -391,7 +397,7 @@ func (st *stage) owner(node string) string {
 		base, mark = before, "-released"
 	}
 	for _, name := range slices.Sorted(maps.Keys(st.calls)) {
-		if c := st.calls[name]; c.hold != nil && slices.Contains(c.hold.Nodes(), base) {
+		if c := st.calls[name]; c.held() != nil && slices.Contains(c.held().Nodes(), base) {
 			return name + mark
 		}
 	}
