@@ -11,21 +11,8 @@ import (
 
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
-
-func TestSessionsThatEndAtOnceAreNoStorm(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv)
-		in := srv.Inject(fault.ExpireSession().Op(fault.OpCreate))
-		_, _, err := c.Mutex("/m").Lock(locktest.Within(t, time.Minute))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Less(t, in.Hits(), 130, "two in a second at most")
-		in.Remove()
-		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/m")))
-	})
-}
 
 // A call whose context ends at the moment at which the session's first connection opens and breaks gets a session or
 // an error.

@@ -3,21 +3,21 @@ package zklock_test
 import (
 	"context"
 	"fmt"
-	"path"
+	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// Scenarios 17 to 20: when a hold ends. 21 to 23 are in scenario_stale_test.go.
+// Scenarios 17, 18, 22 and 80: when a hold ends. More of them are in testdata/scripts/holder.txt.
 
 // cutOffs are the ways in which a holder can be cut off from the leader. Each takes effect when it is called.
 var cutOffs = map[string]func(s *locktest.Sim, c *locktest.Client, f *zktest.Member){
@@ -95,42 +95,6 @@ func TestScenario17_TheHoldersContextEndsBeforeTheLockGoesToTheNext(t *testing.T
 	}
 }
 
-// scenario 17, by force: another client ends the session, and the holder learns of it as soon as a server answers. A server
-// that still has the connection reports the deletion of the znode before the end of the session, so that either may be the
-// cause.
-func TestScenario17_AForcedExpiryEndsTheHoldAtOnceWithItsCause(t *testing.T) {
-	for _, held := range []time.Duration{0, time.Second, locktest.LongTime} {
-		t.Run(held.String(), func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				var told []zklock.LockInfo
-				dir, b := s.Dir("/locks/a"), s.Client()
-				a := s.Client(zklock.WithHooks(zklock.Hooks{Lost: func(i zklock.LockInfo) { told = append(told, i) }}))
-				h := s.Lock(a.Mutex(dir))
-				time.Sleep(held)
-				lost := locktest.LossOf(h)
-				refused := s.Server.Inject(fault.Refuse()) // at first it only sees that the connection is closed
-				require.NoError(s, s.Server.Expire(a.SessionID()))
-				expired := time.Now()
-				synctest.Wait()
-				refused.Remove()
-				loss := <-lost
-				want := zklock.ErrSessionExpired
-				if held > 300*time.Millisecond {
-					want = zklock.ErrNodeDeleted // it was watched
-				}
-				require.ErrorIs(s, loss.Cause, want)
-				require.ErrorIs(s, loss.Cause, zklock.ErrLost)
-				require.Less(s, loss.At.Sub(expired), 2*time.Second)
-				s.Owned(b, s.Lock(b.Mutex(dir)))
-				synctest.Wait()
-				require.Len(s, told, 1)
-				require.ErrorIs(s, told[0].Err, want)
-				require.Equal(s, h.Token(), told[0].Token)
-			})
-		})
-	}
-}
-
 // scenario 18: a holder that is cut off and never learns of the expiry relies on its lease clock alone, whatever the
 // session timeout and the tick.
 func TestScenario18_AHolderThatHearsNothingGoesByItsLeaseClock(t *testing.T) {
@@ -192,126 +156,71 @@ func TestScenario18_AServerWithoutItsLeaderDoesNotProlongTheLease(t *testing.T) 
 	}
 }
 
-// scenario 19: a waiter's session expires: it queues again in the next session, with a znode of that one, and nothing
-// of the old one is waited on or left.
-func TestScenario19_AWaiterWhoseSessionExpiresQueuesAgain(t *testing.T) {
-	for _, waited := range []time.Duration{0, time.Second, locktest.LongTime} {
-		t.Run(waited.String(), func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				dir, a, b, c := s.Dir("/locks/a"), s.Client(), s.Client(), s.Client()
-				h := s.Lock(a.Mutex(dir))
-				call := locktest.Go(s.Context(), b.Mutex(dir).Lock)
-				require.False(s, call.Over())
-				behind := locktest.Go(s.Context(), c.Mutex(dir).Lock)
-				require.False(s, behind.Over())
-				time.Sleep(waited)
-				old, line := b.SessionID(), locktest.Contenders(s.Server.Children(dir))
-				require.NoError(s, s.Server.Expire(old))
-				s.Until(5*time.Second, "b stands in line again", func() bool {
-					return len(s.Server.Children(dir)) == 3 && b.SessionID() != old
-				})
-				now := locktest.Contenders(s.Server.Children(dir))
-				require.Equal(s, line[0], now[0])
-				require.Equal(s, line[2], now[1], "who stood behind it stands before it now")
-				require.NotContains(s, now, line[1])
-				synctest.Wait()
-				require.Contains(s, s.Watched(b.SessionID()), dir+"/"+now[1])
-				require.NotContains(s, s.Watched(c.SessionID()), dir+"/"+line[1])
-				require.False(s, call.Over())
-				s.Unlock(h)
-				require.Equal(s, line[2], path.Base(behind.Get(s).Node()))
-				require.False(s, call.Over())
-				s.Unlock(behind.Hold)
-				require.Equal(s, now[2], path.Base(call.Get(s).Node()))
-				s.Owned(b, call.Hold)
-				require.Equal(s, []string{now[2]}, s.Server.Children(dir))
-			})
-		})
-	}
-}
-
-// scenario 19, the other way: the waiter's ctx ends while there is no session: its error says so, and nothing is left.
-func TestScenario19_AWaiterWithoutASessionReturnsItsContextsError(t *testing.T) {
+// scenario 22, with Check: a znode of the same name that belongs to another session is not ours.
+func TestScenario22_CheckComparesTheOwner(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
-		h := s.Lock(a.Mutex(dir))
-		ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
-		defer cancel()
-		call := locktest.Go(ctx, b.Mutex(dir).Lock)
-		require.False(s, call.Over())
-		a.LeadTo(s.Follower())
-		s.Server.Leader().Down()
-		time.Sleep(29 * time.Second)
-		require.False(s, call.Over(), "its session is over, its ctx is not")
-		<-call.Done
-		require.ErrorIs(s, call.Err, context.DeadlineExceeded)
-		require.NotErrorIs(s, call.Err, zklock.ErrLost, "it is not the loss that ended the call")
-		require.Equal(s, 30*time.Second, call.Spent)
-		require.NoError(s, h.Err())
-		require.Equal(s, []string{path.Base(h.Node())}, s.Server.Children(dir))
-		s.Server.Leader().Up()
+		dir, c := s.Dir("/locks/a"), s.Client()
+		h := s.Lock(c.Mutex(dir))
+		require.NoError(s, s.Server.Delete(h.Node())) // a fresh hold does not watch its znode yet
+		other := s.Stranger()
+		_, err := other.Create(s.Context(), h.Node(), nil, session.Ephemeral, session.WorldACL())
+		require.NoError(s, err)
+		require.NoError(s, h.Err(), "it does not know yet")
+		require.ErrorIs(s, h.Check(s.Context()), zklock.ErrNodeDeleted)
+		require.ErrorIs(s, context.Cause(h.Context()), zklock.ErrNodeDeleted)
+		require.NoError(s, other.Close())
 	})
 }
 
-// scenario 20, when the client believes that it holds: the ensemble refuses the guarded write.
-func TestScenario20_AGuardedWriteOfALostHoldIsRefusedByTheEnsemble(t *testing.T) {
-	for name, c := range map[string]struct {
-		lose func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold)
-		want error // of the write
-	}{
-		"znode deleted, and the word of it lost": {func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold) {
-			s.Server.Inject(fault.DropReply().Op(fault.OpNotify).Session(a.SessionID()))
-			require.NoError(s, s.Server.Delete(h.Node()))
-		}, zklock.ErrNodeDeleted},
-		"session ends when the write arrives": {func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold) {
-			s.Server.Inject(fault.ExpireSession().Op(fault.OpMulti).Session(a.SessionID()))
-		}, zklock.ErrUnknownOutcome}, // such a server closes the connection without an answer
+// scenario 80: a zoo.cfg without tickTime means ticks of 3 s, and others have other ticks. The client finds them out: a hold
+// lasts, without the ensemble, as long as its lease for that tick allows.
+func TestScenario80_ALeaseAllowsForTheServersTickWithoutAnOption(t *testing.T) {
+	for tick, lasts := range map[time.Duration]struct{ least, most time.Duration }{
+		500 * time.Millisecond: {5300 * time.Millisecond, 7900 * time.Millisecond},
+		2 * time.Second:        {2100 * time.Millisecond, 4900 * time.Millisecond},
+		3 * time.Second:        {1400 * time.Millisecond, 3900 * time.Millisecond},
 	} {
-		t.Run(name, func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				dir, a := s.Dir("/locks/a"), s.Client()
-				require.NoError(s, s.Server.Create("/data", []byte("guarded")))
-				h := s.Lock(a.Mutex(dir))
-				time.Sleep(time.Second)
-				_, err := h.Multi(s.Context(), session.OpSet{Path: "/data", Data: []byte("held"), Version: -1})
-				require.NoError(s, err)
-				c.lose(s, a, h)
-				synctest.Wait()
-				require.NoError(s, h.Err(), "it does not know yet")
-				stale := session.OpSet{Path: "/data", Data: []byte("stale"), Version: -1}
-				_, err = h.Multi(s.Context(), stale)
-				require.ErrorIs(s, err, c.want)
-				s.Until(2*time.Second, "now it knows", func() bool { return h.Context().Err() != nil })
-				require.ErrorIs(s, h.Err(), zklock.ErrLost)
-				_, err = h.Multi(s.Context(), stale)
-				require.ErrorIs(s, err, zklock.ErrLost)
-				n, _ := s.Server.Node("/data")
-				require.Equal(s, "held", string(n.Data))
-			})
+		t.Run(tick.String(), func(t *testing.T) {
+			for range 10 { // at another moment of the heartbeat each time
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+					require.Equal(s, tick, a.SessionStatus().TickTime)
+					h := s.Lock(a.Mutex(dir))
+					lost := locktest.LossOf(h)
+					next := locktest.Go(s.Context(), b.Mutex(dir).Lock)
+					time.Sleep(20*time.Second + rand.N(10*time.Second))
+					promised, cut := h.SafeUntil(), time.Now()
+					refused := s.Server.Inject(fault.Refuse())
+					s.Server.Inject(fault.Freeze().Session(a.SessionID()))
+					loss := <-lost
+					require.Equal(s, zklock.ErrLeaseOver, loss.Cause)
+					require.Greater(s, loss.At.Sub(cut), lasts.least)
+					require.Less(s, loss.At.Sub(cut), lasts.most)
+					refused.Remove()
+					next.Get(s)
+					stoppedInTime(s, promised, loss, next.At, 10*time.Second, tick)
+				}, zktest.WithTick(tick), zktest.WithSessionTimeouts(2*tick, time.Minute))
+			}
 		})
 	}
 }
 
-// scenario 66: a server answers a reconnection with another session, as one does that can't resume sessions. Its clients have
-// to enter again, behind the znodes of the session that is lost.
-func TestScenario66_AnotherSessionInPlaceOfOursEndsTheHold(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c := s.Client()
-		ours, m := c.SessionID(), c.Mutex(s.Dir("/locks/a"))
-		h := s.Lock(m)
-		s.Server.Inject(fault.Garble(func(b []byte) []byte {
-			b[15]++ // behind version, timeout and the rest of the session's number
-			return b
-		}).Op(fault.OpConnect).Session(ours).Once())
-		s.Server.DropConnections()
-		require.ErrorIs(s, locktest.End(h), zklock.ErrLeaseOver)
-		require.ErrorContains(s, h.Err(), "in place of")
-		next := s.Lock(m)
-		require.NotEqual(s, ours, c.SessionID())
-		require.Greater(s, next.Token(), h.Token())
-		s.Unlock(next)
-		require.NoError(s, c.Close())
-		synctest.Wait()
-		require.Empty(s, s.Server.Sessions())
-	})
+// The tick is found out by the first session of a client, also by Open, and used by the next ones.
+func TestATickIsFoundOutOnceForEachClient(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		srv.Leader().Down()
+		c, err := zklock.Open(srv.Addr(), zklock.WithDialer(srv.Dial))
+		require.NoError(t, err)
+		defer c.Close()
+		require.Zero(t, c.SessionStatus().TickTime, "not known yet")
+		srv.Leader().Up()
+		for range 3 {
+			s, err := unsealed.Session(locktest.Soon(t), c)
+			require.NoError(t, err)
+			require.Equal(t, 3*time.Second, c.SessionStatus().TickTime)
+			require.Equal(t, 1, srv.Requests()[fault.OpCloseSession], "of the session that found it out")
+			require.NoError(t, srv.Expire(s.ID()))
+			<-s.Done()
+		}
+	}, zktest.WithTick(3*time.Second))
 }

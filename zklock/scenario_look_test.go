@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/session"
@@ -47,6 +46,29 @@ func slowClient(s *locktest.Sim, rate int, opts ...zklock.Option) *zklock.Client
 	return c
 }
 
+// slowHolder is a slow client that holds another lock, and must not lose it.
+func slowHolder(s *locktest.Sim, rate int) *zklock.Client {
+	s.Helper()
+	c := slowClient(s, rate)
+	other := s.Lock(c.Mutex("/other"))
+	s.Cleanup(func() { require.NoError(s, other.Err()) })
+	return c
+}
+
+// together makes n calls at once, and returns their errors.
+func together(n int, call func(i int) error) []error {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { errs[i] = call(i) })
+	}
+	all.Wait()
+	return errs
+}
+
+// errOf is the error of a call that acquires a lock.
+func errOf(_ context.Context, _ *zklock.Hold, err error) error { return err }
+
 // bulk is as much data as a znode may have.
 var bulk = []byte(strings.Repeat("x", 1_000_000))
 
@@ -62,27 +84,15 @@ func plantData(s *locktest.Sim, dir string, n int, data []byte) {
 
 func TestScenario50_ManyWaitersBehindAHolderWithMuchDataCostNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/l"), slowClient(s, 30_000_000)
-		_, other, err := c.Mutex("/other").Lock(s.Context())
-		require.NoError(s, err)
+		dir, c := s.Dir("/l"), slowHolder(s, 30_000_000)
 		plantData(s, dir, 1, bulk)
 		before := s.Server.Requests()[fault.OpGetData]
 		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 		defer cancel()
-		const waiters = 300
-		ends := make(chan error, waiters)
-		for range waiters {
-			go func() {
-				_, _, err := c.Mutex(dir).Lock(ctx)
-				ends <- err
-			}()
-		}
-		for range waiters {
-			err := <-ends
+		for _, err := range together(300, func(int) error { return errOf(c.Mutex(dir).Lock(ctx)) }) {
 			require.ErrorIs(s, err, context.DeadlineExceeded)
 			require.ErrorContains(s, err, "x-lock-0000000000 (1000000 bytes of data)")
 		}
-		require.NoError(s, other.Err())
 		require.Zero(s, s.Server.Requests()[fault.OpGetData]-before)
 	})
 }
@@ -90,24 +100,14 @@ func TestScenario50_ManyWaitersBehindAHolderWithMuchDataCostNoOtherHold(t *testi
 // The lists of many calls of one client on one lock: those of 600 calls take 10 MB, in half a minute.
 func TestScenario50_ManyCallsOnOneLockCostNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		const calls = 600
-		dir, c := s.Dir("/l"), slowClient(s, 300_000)
-		_, other, err := c.Mutex("/other").Lock(s.Context())
-		require.NoError(s, err)
-		var inside int
-		var all sync.WaitGroup
-		for range calls {
-			all.Go(func() {
-				_, h, err := c.Mutex(dir).Lock(context.Background())
-				if assert.NoError(s, err) {
-					inside++ // only the holder writes
-					assert.NoError(s, h.Unlock())
-				}
-			})
+		dir, c := s.Dir("/l"), slowHolder(s, 300_000)
+		inside := 0
+		for _, err := range together(600, func(int) error {
+			return c.Mutex(dir).Do(s.Context(), func(context.Context) error { inside++; return nil }) // only the holder writes
+		}) {
+			require.NoError(s, err)
 		}
-		all.Wait()
-		require.Equal(s, calls, inside)
-		require.NoError(s, other.Err())
+		require.Equal(s, 600, inside)
 	})
 }
 
@@ -119,15 +119,8 @@ func TestManyWaitersReadTheHoldersDataOnce(t *testing.T) {
 		before := s.Server.Requests()[fault.OpGetData]
 		ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 		defer cancel()
-		ends := make(chan error, 100)
-		for range cap(ends) {
-			go func() {
-				_, _, err := c.Mutex(dir).Lock(ctx)
-				ends <- err
-			}()
-		}
-		for range cap(ends) {
-			require.ErrorContains(s, <-ends, "in line behind somebody (")
+		for _, err := range together(100, func(int) error { return errOf(c.Mutex(dir).Lock(ctx)) }) {
+			require.ErrorContains(s, err, "in line behind somebody (")
 		}
 		require.Equal(s, 1, s.Server.Requests()[fault.OpGetData]-before)
 		s.Unlock(h)
@@ -136,9 +129,7 @@ func TestManyWaitersReadTheHoldersDataOnce(t *testing.T) {
 
 func TestScenario50_LookingAtManyContendersWithMuchDataCostsNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/l"), slowClient(s, 10_000_000)
-		_, other, err := c.Mutex("/other").Lock(s.Context())
-		require.NoError(s, err)
+		dir, c := s.Dir("/l"), slowHolder(s, 10_000_000)
 		const contenders = 100
 		plantData(s, dir, contenders, bulk)
 		ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
@@ -153,7 +144,6 @@ func TestScenario50_LookingAtManyContendersWithMuchDataCostsNoOtherHold(t *testi
 		require.NoError(s, admin.Evict(ctx, c, dir, line[contenders-1].Token))
 		require.Len(s, s.Server.Children(dir), contenders-1)
 		time.Sleep(20 * time.Second)
-		require.NoError(s, other.Err())
 	})
 }
 
@@ -161,9 +151,7 @@ func TestScenario50_LookingAtManyContendersWithMuchDataCostsNoOtherHold(t *testi
 // was room.
 func TestQueueKeepsNoMoreDataThanThereIsRoomFor(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/l"), slowClient(s, 12_000_000)
-		_, other, err := c.Mutex("/other").Lock(s.Context())
-		require.NoError(s, err)
+		dir, c := s.Dir("/l"), slowHolder(s, 12_000_000)
 		const contenders = 120
 		plantData(s, dir, contenders, bulk[:200_000])
 		ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
@@ -183,7 +171,6 @@ func TestQueueKeepsNoMoreDataThanThereIsRoomFor(t *testing.T) {
 		require.NoError(s, err)
 		require.Len(s, page.Contenders, 3)
 		require.Len(s, page.Contenders[2].Data, 200_000, "a page has room for it")
-		require.NoError(s, other.Err())
 	})
 }
 
@@ -193,9 +180,7 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 		contenders = 100_000
 	}
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/l"), slowClient(s, 300*contenders)
-		_, other, err := c.Mutex("/other").Lock(s.Context())
-		require.NoError(s, err)
+		dir, c := s.Dir("/l"), slowHolder(s, 300*contenders)
 		for i := range contenders {
 			name := fmt.Sprintf("/_c_01234567-89ab-cdef-0123-456789abcdef-lock-%010d", i)
 			if i%1000 == 0 {
@@ -207,7 +192,7 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 		defer cancel()
-		_, _, err = c.Mutex(dir).Lock(ctx)
+		_, _, err := c.Mutex(dir).Lock(ctx)
 		require.ErrorIs(s, err, context.DeadlineExceeded)
 		require.ErrorContains(s, err, fmt.Sprintf("%dst in line behind neighbour", contenders+1))
 
@@ -232,37 +217,27 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 			_, there := s.Server.Node(line[at].Node)
 			require.False(s, there)
 		}
-		require.NoError(s, other.Err())
 	})
 }
 
 // Many calls of one client on a lock with a long list do not request it all at once.
 func TestScenario50_ManyCallsOnALockWithALongListCostNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/l"), slowClient(s, 2_000_000)
-		_, other, err := c.Mutex("/other").Lock(s.Context())
-		require.NoError(s, err)
+		dir, c := s.Dir("/l"), slowHolder(s, 2_000_000)
 		for i := range 10 {
 			require.NoError(s, s.Server.Create(fmt.Sprintf("%s/%s-lock-%010d", dir, strings.Repeat("n", 250_000), i), nil))
 		}
 		require.NoError(s, s.Server.SetSequence(dir, 10))
 		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 		defer cancel()
-		ends := make(chan error, 12) // 15 s for their lists, if all asked at once
-		for i := range cap(ends) {
-			go func() {
-				lock := c.Mutex(dir).Lock
-				if i%2 == 0 {
-					lock = c.Mutex(dir).TryLock
-				}
-				_, _, err := lock(ctx)
-				ends <- err
-			}()
+		for _, err := range together(12, func(i int) error { // 15 s for their lists, if all asked at once
+			if i%2 == 0 {
+				return errOf(c.Mutex(dir).TryLock(ctx))
+			}
+			return errOf(c.Mutex(dir).Lock(ctx))
+		}) {
+			require.Error(s, err)
 		}
-		for range cap(ends) {
-			require.Error(s, <-ends)
-		}
-		require.NoError(s, other.Err())
 	})
 }
 

@@ -1,7 +1,6 @@
 package zklock_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -18,37 +17,16 @@ import (
 
 // scenario 54: a waiter whose predecessor's ACL grants it no READ is not notified. It looks from time to time.
 func TestScenario54_AWaiterThatMayNotReadTheOneBeforeItLooksFromTimeToTime(t *testing.T) {
-	type lock = func(c *locktest.Client, opts ...zklock.LockOption) locktest.Acquire
-	const dir = "/locks/a"
-	kinds := map[string]lock{
-		"mutex": func(c *locktest.Client, opts ...zklock.LockOption) locktest.Acquire {
-			return c.Mutex(dir, opts...).Lock
-		},
-		"write lock": func(c *locktest.Client, opts ...zklock.LockOption) locktest.Acquire {
-			return c.RWMutex(dir, opts...).Lock
-		},
-		"multi": func(c *locktest.Client, opts ...zklock.LockOption) locktest.Acquire {
-			return c.MultiLock([]string{"/locks/b", dir}, opts...).Lock
-		},
-		"semaphore": func(c *locktest.Client, opts ...zklock.LockOption) locktest.Acquire {
-			return func(ctx context.Context) (context.Context, *zklock.Hold, error) {
-				return c.Semaphore(dir, 1, opts...).Acquire(ctx, 1)
-			}
-		},
-	}
-	for name, kind := range kinds {
+	for _, kind := range anyKinds {
 		for waited, most := range map[time.Duration]time.Duration{0: 11 * time.Second, 10 * time.Minute: time.Minute} {
 			for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
-				t.Run(fmt.Sprint(name, "/", waited, "/", version), func(t *testing.T) {
+				t.Run(fmt.Sprint(kind.name, "/", waited, "/", version), func(t *testing.T) {
 					locktest.Simulate(t, func(s *locktest.Sim) {
-						for _, p := range []string{"/locks", dir, "/locks/b"} {
-							require.NoError(s, s.Server.Create(p, nil))
-						}
+						dir := s.Dir("/locks/a")
+						require.NoError(s, s.Server.Create(dir+"-2", nil))
 						alice, bob := s.Client(zklock.WithAuth("digest", []byte("alice:a"))), s.Client()
-						_, first, err := kind(alice, zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"}))(s.Context())
-						require.NoError(s, err)
-						call := locktest.Go(s.Context(), kind(bob))
-						synctest.Wait()
+						first := s.Take(kind.lock(alice.Client, dir, zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})))
+						call := s.Start(kind.lock(bob.Client, dir))
 						asked := s.Server.Requests()[fault.OpGetChildren2]
 						time.Sleep(waited)
 						require.False(s, call.Over())
@@ -110,7 +88,8 @@ func TestHoldsOfUnreadableZnodesLeaveNoWatches(t *testing.T) {
 		}
 		synctest.Wait()
 		before := s.Server.Notifications()
-		reconnect(s, c)
+		s.Server.DropConnections()
+		require.NoError(s, c.Current().Sync(s.Context(), "/"))
 		time.Sleep(time.Second)
 		require.Zero(s, s.Server.Notifications()-before, "watches of the past are set again")
 	})

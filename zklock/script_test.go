@@ -1,11 +1,13 @@
 package zklock_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,18 +29,23 @@ import (
 
 // Scripts of what clients do to locks, and of what happens to them meanwhile: testdata/scripts. Each file runs on a
 // server of its own in simulated time. A block is a moment: its lines happen one after the other, each as soon as nothing
-// more follows from the line before. Below the block's ---- stands what the calls made of it. Time passes only at sleep
-// and await, so that whatever else stands there happened at once. What one line has caused stands in the order of the
-// calls' names; what must not happen before a line has a block of its own before it. `go test ./zklock -run Scripts -rewrite` writes the
-// outcomes anew.
+// more follows from the line before. Below the block's ---- stands what the calls made of it. Time passes only at sleep,
+// later and await, so that whatever else stands there happened at once; what takes time, as an unlock whose reply is lost,
+// goes on while the script does. What one line has caused stands in the order of the calls' names; what must not happen
+// before a line has a block of its own before it. `go test ./zklock -run Scripts -rewrite` writes the outcomes anew.
 //
 //	a lock /l              a call of client a, which connects when it is first named; a.2 is another call of a
+//	a..3 lock /l           calls a, a.2 and a.3, one after the other
 //	a cancel, a unlock     the end of the call's ctx; the release of its hold
+//	a cancel; b unlock     two steps on a line, and what comes of them on a line, too
 //	sleep 10s              time passes
 //	await 30s a            time passes until a's call has returned, or a's hold has ended
 //	show /l                whose znodes are there, in the order of their numbers
+//	let X: a               from here on X stands for a
+//	for X: a | b           what follows, with a in place of X, and again with b, each as a scene of its own; its outcome
+//	                       stands there once, if it is always the same
 //
-// scripts_verbs_test.go has all verbs. A call that succeeded is checked: its znode is there, and its session's, and the
+// script_verbs_test.go has all verbs. A call that succeeded is checked: its znode is there, and its session's, and the
 // token is its czxid. At the end of a scene every call has ended, and no znode and no watch is left.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, file string) {
@@ -46,13 +53,8 @@ func TestScripts(t *testing.T) {
 			st := &stage{Sim: s}
 			st.clear()
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
-				var out strings.Builder
-				for line := range strings.Lines(d.FullCmd() + "\n" + d.Input) {
-					if line = strings.TrimSpace(line); line != "" {
-						st.step(&out, d.Pos, line)
-					}
-				}
-				return out.String()
+				text := strings.ReplaceAll(d.FullCmd()+"\n"+d.Input, "\\\n", "")
+				return st.play(d.Pos, strings.Split(strings.TrimSpace(text), "\n"))
 			})
 			st.end("the file")
 		})
@@ -67,14 +69,17 @@ type stage struct {
 	calls      map[string]*scriptCall
 	faults     map[string]*zktest.Injection
 	members    map[string]*zktest.Member
-	paths      []string       // which calls have named
-	heard      map[string]int // events of which there was a word
+	paths      []string // which calls have named
 	semaphores map[string]*zklock.Semaphore
-	asked      map[fault.Op]int
+	asked      map[fault.Op]int // requests before the scene
+	since      map[fault.Op]int // requests when they were last said
+	heard      map[string]int   // how many events each client had been told of when that was last said
+	macros     []string         // what stands for what, by turns
 	other      *session.Session // of another program
 
-	mu     sync.Mutex // guards events, and what calls' goroutines write
-	events []string
+	mu      sync.Mutex // guards what follows, and what calls' goroutines write
+	events  []string
+	answers []string // of what takes time
 }
 
 // scriptCall is a call of a client, by its name in the script.
@@ -85,10 +90,18 @@ type scriptCall struct {
 	cancel   context.CancelFunc
 	over     chan struct{}
 	finish   chan struct{} // see the verb finish
-	hold     *zklock.Hold  // guarded by stage.mu, as all below
+	st       *stage
+	hold     *zklock.Hold // guarded by stage.mu, as all below
 	err      error
 	checked  bool // hold has been
 	unlocked bool
+}
+
+// held returns the call's hold; nil: it has failed, or waits.
+func (c *scriptCall) held() *zklock.Hold {
+	c.st.mu.Lock()
+	defer c.st.mu.Unlock()
+	return c.hold
 }
 
 // clear begins with nothing.
@@ -96,8 +109,99 @@ func (st *stage) clear() {
 	st.clients, st.first = map[string]*locktest.Client{}, map[string]int64{}
 	st.calls, st.faults, st.paths = map[string]*scriptCall{}, map[string]*zktest.Injection{}, nil
 	st.members = map[string]*zktest.Member{"leader": st.Server.Leader()}
-	st.semaphores = map[string]*zklock.Semaphore{}
-	st.heard, st.asked = map[string]int{}, st.Server.Requests()
+	st.semaphores, st.heard = map[string]*zklock.Semaphore{}, map[string]int{}
+	st.asked, st.since = st.Server.Requests(), st.Server.Requests()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.events, st.answers = nil, nil
+}
+
+// play plays the lines of a moment, and tells what came of them.
+func (st *stage) play(pos string, lines []string) string {
+	st.Helper()
+	var out strings.Builder
+	for i, line := range lines {
+		line = strings.NewReplacer(st.macros...).Replace(strings.TrimSpace(line))
+		if let, ok := strings.CutPrefix(line, "let "); ok {
+			name, text, _ := strings.Cut(let, ": ")
+			st.macros = append(st.macros, name, text)
+			continue
+		}
+		if each, ok := strings.CutPrefix(line, "for "); ok {
+			return out.String() + st.each(pos, each, lines[i+1:])
+		}
+		if strings.HasPrefix(line, "scene ") {
+			st.step(&out, pos, line)
+			continue
+		}
+		var all strings.Builder
+		steps := stepsOf(line)
+		for _, step := range steps {
+			st.step(&all, pos, step)
+		}
+		said := strings.TrimSpace(all.String())
+		if len(steps) > 1 {
+			said = strings.ReplaceAll(said, "\n", "; ")
+		}
+		if said != "" {
+			fmt.Fprintln(&out, said)
+		}
+	}
+	return out.String()
+}
+
+// stepsOf returns the steps of a line: those between semicolons, and of "a..3 lock /l" one for each call.
+func stepsOf(line string) (steps []string) {
+	for step := range strings.SplitSeq(line, "; ") {
+		calls, rest, _ := strings.Cut(step, " ")
+		first, last, several := strings.Cut(calls, "..")
+		if !several {
+			steps = append(steps, step)
+			continue
+		}
+		client, from, _ := strings.Cut(first, ".")
+		i, _ := strconv.Atoi(cmp.Or(from, "1"))
+		for n, _ := strconv.Atoi(last); i <= n; i++ {
+			steps = append(steps, strings.TrimSuffix(fmt.Sprint(client, ".", i), ".1")+" "+rest)
+		}
+	}
+	return steps
+}
+
+// each plays lines for each of the values of "X, Y: a, b | c, d". If not all outcomes are the same, each has its values as
+// a heading.
+func (st *stage) each(pos, values string, lines []string) string {
+	st.Helper()
+	head, values, ok := strings.Cut(values, ": ")
+	require.True(st, ok, "%s: no values", pos)
+	names := strings.Split(head, ", ")
+	var headings, outs []string
+	before := st.macros
+	for value := range strings.SplitSeq(values, " | ") {
+		value = strings.TrimSpace(value)
+		st.end(pos + ", before " + value)
+		st.macros = slices.Clone(before)
+		words := strings.Split(value, ", ")
+		require.Len(st, words, len(names), "%s: %s", pos, value)
+		for i, name := range names {
+			st.macros = append(st.macros, name, words[i])
+		}
+		out := st.play(pos, lines)
+		if n := len(outs) - 1; n >= 0 && outs[n] == out {
+			headings[n] += " | " + value
+		} else {
+			headings, outs = append(headings, value), append(outs, out)
+		}
+	}
+	st.macros = before
+	if len(outs) == 1 {
+		return outs[0]
+	}
+	var all strings.Builder
+	for i, out := range outs {
+		fmt.Fprintf(&all, "%s:\n%s", headings[i], out)
+	}
+	return all.String()
 }
 
 // end ends a scene: all has been released, nothing is left.
@@ -162,13 +266,15 @@ func (st *stage) step(out *strings.Builder, pos, line string) {
 	st.check()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	slices.SortStableFunc(st.events, func(a, b string) int { return strings.Compare(firstWord(a), firstWord(b)) })
-	for _, event := range st.events {
+	slices.Sort(st.answers) // they come from goroutines of their own
+	all := append(st.events, st.answers...)
+	slices.SortStableFunc(all, func(a, b string) int { return strings.Compare(firstWord(a), firstWord(b)) })
+	for _, event := range all {
 		fmt.Fprintln(out, event)
 	}
-	st.events = nil
+	st.events, st.answers = nil, nil
 	if said != "" {
-		fmt.Fprintln(out, said)
+		fmt.Fprintln(out, strings.TrimSpace(said))
 	}
 }
 
@@ -234,7 +340,7 @@ func (st *stage) start(a scriptArgs, paths []string, call locktest.Acquire) stri
 	if in := a.option("outliving"); in != "" {
 		ctx = context.WithoutCancel(st.calls[in].ctx)
 	}
-	c := &scriptCall{name: name, paths: paths, over: make(chan struct{}), finish: make(chan struct{})}
+	c := &scriptCall{st: st, name: name, paths: paths, over: make(chan struct{}), finish: make(chan struct{})}
 	if d := a.option("timeout"); d != "" {
 		c.ctx, c.cancel = context.WithTimeout(ctx, a.duration(d))
 	} else {
@@ -288,6 +394,41 @@ func (st *stage) told(c *scriptCall, h *zklock.Hold) {
 	}
 }
 
+// during does what may take time: then, or if it fails, the script tells how it ended. Within=1s: it takes no longer.
+func (a scriptArgs) during(what string, do func() error) string {
+	a.Helper()
+	st := a.stage
+	if most := a.option("within"); most != "" {
+		began, err := time.Now(), do()
+		require.LessOrEqual(a, time.Since(began), a.duration(most), a.at)
+		return what + ": " + errorNames(err)
+	}
+	slow := make(chan struct{})
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		err := do()
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		select {
+		case <-slow:
+		default:
+			if err == nil {
+				return
+			}
+		}
+		st.answers = append(st.answers, what+": "+errorNames(err))
+	}()
+	synctest.Wait()
+	select {
+	case <-over:
+		return ""
+	default:
+		close(slow)
+		return what + " goes on"
+	}
+}
+
 // owner says whose znode that is, and what else its name tells.
 func (st *stage) owner(node string) string {
 	base, mark := node, ""
@@ -295,7 +436,7 @@ func (st *stage) owner(node string) string {
 		base, mark = before, "-released"
 	}
 	for _, name := range slices.Sorted(maps.Keys(st.calls)) {
-		if c := st.calls[name]; c.hold != nil && slices.Contains(c.hold.Nodes(), base) {
+		if c := st.calls[name]; c.held() != nil && slices.Contains(c.held().Nodes(), base) {
 			return name + mark
 		}
 	}
@@ -304,8 +445,12 @@ func (st *stage) owner(node string) string {
 		return path.Base(node)
 	}
 	for name, c := range st.clients {
-		if id := n.Stat.EphemeralOwner; id != 0 && id == c.SessionID() {
+		switch id := n.Stat.EphemeralOwner; id {
+		case 0:
+		case c.SessionID():
 			return name + mark
+		case st.first[name]:
+			return name + "'s first session" + mark
 		}
 	}
 	return path.Base(node)
@@ -336,7 +481,12 @@ func (a scriptArgs) word(i int) string {
 // number returns the i-th word as a number.
 func (a scriptArgs) number(i int) int {
 	a.Helper()
-	n, err := strconv.Atoi(a.word(i))
+	return a.integer(a.word(i))
+}
+
+func (a scriptArgs) integer(text string) int {
+	a.Helper()
+	n, err := strconv.Atoi(text)
 	require.NoError(a, err, a.at)
 	return n
 }
@@ -360,10 +510,13 @@ func errorNames(err error) string {
 		}
 	}
 	if names == nil {
-		return err.Error()
+		return aZnode.ReplaceAllString(err.Error(), "(a znode)")
 	}
 	return strings.Join(names, ", ")
 }
+
+// aZnode is a contender's name, or most of it.
+var aZnode = regexp.MustCompile(`_c_[0-9a-f-]{36}[^ ,:]*`)
 
 var namedErrors = []struct {
 	name string

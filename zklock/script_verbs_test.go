@@ -3,6 +3,7 @@ package zklock_test
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"path"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
@@ -31,16 +33,19 @@ func init() {
 		"scene": func(a scriptArgs) string { a.end(a.at); return "" },
 
 		"sleep": func(a scriptArgs) string { time.Sleep(a.duration(a.word(0))); return "" },
-		// await 30s a: until a's call has returned, or a's hold has ended
+		// later 10s: sleep, which tells what came before it ended
+		"later": func(a scriptArgs) string { time.Sleep(a.duration(a.word(0))); return a.word(0) + " later" },
+		// await 30s a: until a's call has returned, or a's hold has ended; or the fault a has struck
 		"await": func(a scriptArgs) string {
-			c := a.calls[a.word(1)]
-			require.NotNil(a, c, a.at)
-			var over <-chan struct{} = c.over
-			a.mu.Lock()
-			if c.hold != nil {
-				over = c.hold.Context().Done()
+			var over <-chan struct{}
+			if c, f := a.calls[a.word(1)], a.faults[a.word(1)]; f != nil {
+				over = f.Hit()
+			} else {
+				require.NotNil(a, c, a.at)
+				if over = c.over; c.held() != nil {
+					over = c.held().Context().Done()
+				}
 			}
-			a.mu.Unlock()
 			select {
 			case <-over:
 			case <-time.After(a.duration(a.word(0))):
@@ -73,18 +78,41 @@ func init() {
 		},
 		// sessions: who still has the first one
 		"sessions": func(a scriptArgs) string {
-			var lines []string
+			of := map[bool][]string{}
 			for _, name := range a.names() {
-				which := "another session"
-				if a.clients[name].SessionID() == a.first[name] {
-					which = "its first session"
-				}
-				lines = append(lines, name+" has "+which)
+				first := a.clients[name].SessionID() == a.first[name]
+				of[first] = append(of[first], name)
 			}
-			return strings.Join(lines, "\n")
+			return sayAll(of[true], "has its first session", "have their first sessions") +
+				sayAll(of[false], "has another session", "have other sessions")
+		},
+		// requests create delete: how many there were in this scene; requests: all that came since that was last asked, or since anew
+		"requests": func(a scriptArgs) string {
+			if len(a.words) == 0 {
+				return a.requested()
+			}
+			var counts []string
+			now := a.Server.Requests()
+			for _, op := range a.ops(a.words) {
+				counts = append(counts, fmt.Sprintf("%d %v", now[op]-a.asked[op], op))
+			}
+			return strings.Join(counts, ", ")
+		},
+		// tokens a b: how they compare
+		"tokens": func(a scriptArgs) string {
+			h, other := a.calls[a.word(0)].held(), a.calls[a.word(1)].held()
+			require.True(a, h != nil && other != nil, "%s: one of them does not hold", a.at)
+			sign := []string{"<", "=", ">"}[cmp.Compare(h.Token(), other.Token())+1]
+			return fmt.Sprintf("%s's token %s %s's", a.word(0), sign, a.word(1))
 		},
 
-		"create": func(a scriptArgs) string { a.Dir(a.word(0)); return "" },
+		// create /l: also if it is there
+		"create": func(a scriptArgs) string {
+			if _, ok := a.Server.Node(a.word(0)); !ok {
+				a.Dir(a.word(0))
+			}
+			return ""
+		},
 		// delete a; delete a@/m/b: the one of its znodes that is there; delete /l/name
 		"delete": func(a scriptArgs) string {
 			for _, word := range a.words {
@@ -93,6 +121,11 @@ func init() {
 			return ""
 		},
 		"delete-all": func(a scriptArgs) string { require.NoError(a, a.Server.DeleteAll(a.word(0)), a.at); return "" },
+		// remove-dir /l upwards: with the children, in one transaction
+		"remove-dir": func(a scriptArgs) string {
+			a.RemoveDir(a.word(0), slices.Contains(a.words, "upwards"))
+			return ""
+		},
 		"set": func(a scriptArgs) string {
 			p := a.znode(a.word(0))
 			require.NoError(a, a.Server.SetData(p, []byte(strings.Join(a.words[1:], " "))), a.at)
@@ -127,12 +160,16 @@ func init() {
 		"release": func(a scriptArgs) string { a.faults[a.word(0)].Release(); return "" },
 		"remove":  func(a scriptArgs) string { a.faults[a.word(0)].Remove(); return "" },
 		"hits": func(a scriptArgs) string {
-			return fmt.Sprintf("%s has struck %d times", a.word(0), a.faults[a.word(0)].Hits())
+			n := a.faults[a.word(0)].Hits()
+			if most := a.option("below"); most != "" {
+				require.Less(a, n, a.integer(most), a.at)
+				return a.word(0) + " has struck fewer than " + most + " times"
+			}
+			return fmt.Sprintf("%s has struck %d times", a.word(0), n)
 		},
 
 		// plant /l/name: a znode of exactly that name, of a session of another program
-		"plant":      func(a scriptArgs) string { a.Plant(a.stranger(), a.word(0)); return "" },
-		"remove-dir": func(a scriptArgs) string { a.RemoveDir(a.word(0), true); return "" },
+		"plant": func(a scriptArgs) string { a.Plant(a.stranger(), a.word(0)); return "" },
 		// shut /l: whoever is no administrator may only read it
 		"shut": func(a scriptArgs) string {
 			_, err := a.stranger().SetACL(a.Context(), a.word(0), zk.WorldACL(zk.PermRead), -1)
@@ -144,10 +181,9 @@ func init() {
 			n, _ := a.Server.Node(a.word(0))
 			return fmt.Sprintf("%d changes of %s", n.Stat.Cversion, a.word(0))
 		},
-		// events and requests: since they were last asked for, or since anew
-		"events":   func(a scriptArgs) string { return a.notified() },
-		"requests": func(a scriptArgs) string { return a.requested() },
-		"anew":     func(a scriptArgs) string { a.notified(); a.requested(); return "" },
+		// events: who has been sent how many since that was last asked, or since anew
+		"events": func(a scriptArgs) string { return a.notified() },
+		"anew":   func(a scriptArgs) string { a.notified(); a.requested(); return "" },
 	}
 
 	callVerbs = map[string]func(a scriptArgs) string{
@@ -166,7 +202,7 @@ func init() {
 			return ""
 		},
 		"lead-to": func(a scriptArgs) string { a.client(a.word(0)).LeadTo(a.member(1)); return "" },
-		"close":   func(a scriptArgs) string { require.NoError(a, a.client(a.word(0)).Close(), a.at); return "" },
+		"close":   func(a scriptArgs) string { return a.during(a.word(0)+" close", a.client(a.word(0)).Close) },
 
 		"lock":     func(a scriptArgs) string { return a.start(a, a.words[1:2], a.mutex().Lock) },
 		"try-lock": func(a scriptArgs) string { return a.start(a, a.words[1:2], a.mutex().TryLock) },
@@ -219,32 +255,58 @@ func init() {
 		"proclaim": func(a scriptArgs) string {
 			c := a.calls[a.word(0)]
 			e := a.client(a.word(0)).Election(c.paths[0])
-			return "proclaim: " + errorNames(e.Proclaim(a.Context(), c.hold, []byte(a.word(1))))
+			ctx, done := a.timeout()
+			defer done()
+			return "proclaim: " + errorNames(e.Proclaim(ctx, c.held(), []byte(a.word(1))))
 		},
 
 		"cancel": func(a scriptArgs) string { a.call().cancel(); return "" },
 		"unlock": func(a scriptArgs) string {
 			c := a.call()
-			require.NotNil(a, c.hold, "%s: it does not hold", a.at)
+			if c.held() == nil {
+				return a.word(0) + " has no hold"
+			}
 			a.mu.Lock()
 			c.unlocked = true
 			a.mu.Unlock()
-			if err := c.hold.Unlock(); err != nil {
-				return a.word(0) + " unlock: " + errorNames(err)
+			return a.during(a.word(0)+" unlock", c.held().Unlock)
+		},
+		// a sets /data x: in a transaction under its hold
+		"sets": func(a scriptArgs) string {
+			c := a.call()
+			op := session.OpSet{Path: a.word(1), Data: []byte(strings.Join(a.words[2:], " ")), Version: -1}
+			return a.during(a.word(0)+" sets "+strings.Join(a.words[1:], " "), func() error {
+				_, err := c.held().Multi(a.Context(), op)
+				return err
+			})
+		},
+		// a says what its error must contain
+		"says": func(a scriptArgs) string {
+			c := a.call()
+			require.True(a, a.settled(c), "%s: it has not failed", a.at)
+			require.ErrorContains(a, c.err, strings.Join(a.words[1:], " "), a.at)
+			return ""
+		},
+		// b hears deleted a: an event of the znode of a's call, whatever has happened
+		"hears": func(a scriptArgs) string {
+			typ, node := slices.Index([]string{"", "created", "deleted", "data", "children"}, a.word(1)), a.word(2)
+			if typ < 0 {
+				typ = a.number(1)
 			}
+			require.NoError(a, a.Server.SendFrame(a.client(a.word(0)).SessionID(), event(int32(typ), a.znode(node))), a.at)
 			return ""
 		},
 		"check": func(a scriptArgs) string {
-			c := a.call()
-			require.NotNil(a, c.hold, "%s: it does not hold", a.at)
-			return a.word(0) + " check: " + errorNames(c.hold.Check(a.Context()))
+			h := a.call().held()
+			require.NotNil(a, h, "%s: it does not hold", a.at)
+			return a.word(0) + " check: " + errorNames(h.Check(a.Context()))
 		},
 		"holds?": func(a scriptArgs) string {
 			c := a.call()
-			if c.hold == nil {
+			if c.held() == nil {
 				return a.word(0) + " has no hold"
 			}
-			return a.word(0) + "'s hold: " + errorNames(c.hold.Err())
+			return a.word(0) + "'s hold: " + errorNames(c.held().Err())
 		},
 
 		// a why: the words of the error of a call
@@ -279,12 +341,42 @@ func init() {
 	}
 }
 
+// sayAll says what is true of each of names.
+func sayAll(names []string, one, several string) string {
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return names[0] + " " + one + "\n"
+	}
+	return strings.Join(names, " ") + " " + several + "\n"
+}
+
 // call returns the call that the line names.
 func (a scriptArgs) call() *scriptCall {
 	a.Helper()
 	c := a.calls[a.word(0)]
 	require.NotNil(a, c, "%s: no such call", a.at)
 	return c
+}
+
+// timeout takes that option: a call's context.
+func (a scriptArgs) timeout() (context.Context, context.CancelFunc) {
+	if d := a.option("timeout"); d != "" {
+		return context.WithTimeout(a.Context(), a.duration(d))
+	}
+	return context.WithCancel(a.Context())
+}
+
+// event is a notification as a server sends it.
+func event(typ int32, path string) []byte {
+	b := binary.BigEndian.AppendUint32(nil, 0xffffffff) // xid
+	b = binary.BigEndian.AppendUint64(b, 0xffffffffffffffff)
+	b = binary.BigEndian.AppendUint32(b, 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(typ))
+	b = binary.BigEndian.AppendUint32(b, 3) // connected
+	b = binary.BigEndian.AppendUint32(b, uint32(len(path)))
+	return append(b, path...)
 }
 
 // znode returns the path that a word says: one, or a call's znode, or a call's znode at a path.
@@ -353,15 +445,12 @@ func (a scriptArgs) election() *zklock.Election {
 	rank := a.option("rank")
 	e := a.client(a.word(0)).Election(a.word(1), a.lockOptions()...)
 	if rank != "" {
-		n := 0
-		_, err := fmt.Sscan(rank, &n)
-		require.NoError(a, err, a.at)
-		return e.WithRank(n)
+		return e.WithRank(a.integer(rank))
 	}
 	return e
 }
 
-// lockOptions takes the options of a lock: max-wait=1s max-hold=1m owner=x with=reentrancy,handoff,container,blind
+// lockOptions takes the options of a lock: max-wait=1s max-hold=1m owner=x handoffs=3 with=reentrancy,handoff,container,blind
 func (a scriptArgs) lockOptions() []zklock.LockOption {
 	a.Helper()
 	var opts []zklock.LockOption
@@ -370,6 +459,12 @@ func (a scriptArgs) lockOptions() []zklock.LockOption {
 	}
 	if d := a.option("max-hold"); d != "" {
 		opts = append(opts, zklock.WithMaxHold(a.duration(d)))
+	}
+	if owner := a.option("owner"); owner != "" {
+		opts = append(opts, zklock.WithOwner(owner))
+	}
+	if n := a.option("handoffs"); n != "" {
+		opts = append(opts, zklock.WithHandoffs(a.integer(n)))
 	}
 	for _, with := range strings.FieldsFunc(a.option("with"), func(r rune) bool { return r == ',' }) {
 		opt, ok := map[string]zklock.LockOption{
@@ -392,17 +487,16 @@ func (a scriptArgs) inject() string {
 		"expire-session": fault.ExpireSession(), "cut-short": fault.Truncate(9), "stall": fault.Stall(0), "stall-within": fault.Stall(19),
 		"no-auth": fault.Answer(fault.CodeNoAuth), "unimplemented": fault.Answer(fault.CodeUnimplemented),
 		"bad-arguments": fault.Answer(fault.CodeBadArguments), "answer-ok": fault.Answer(fault.CodeOK),
-		"try-again": fault.Answer(fault.CodeOperationTimeout), "garble": garbledLeader(),
+		"garble":    garbledLeader(),
+		"throttled": fault.Answer(-127), "too-late": fault.Answer(fault.CodeOperationTimeout), "not-now": fault.Answer(fault.CodeConnectionLoss),
+		"expired": fault.Answer(fault.CodeSessionExpired), "marshalling-error": fault.Answer(fault.CodeMarshallingError),
+		"garbled":       fault.Garble(func(b []byte) []byte { return b[:20] }),
+		"system-error":  fault.Garble(func(b []byte) []byte { return binary.BigEndian.AppendUint32(b[:12], 0xffffffff) }),
+		"other-session": fault.Garble(func(b []byte) []byte { b[15]++; return b }), // behind version, timeout and the rest of the number
 	}
 	f, ok := kinds[a.word(1)]
 	require.True(a, ok, "%s: no such fault", a.at)
-	var ops []fault.Op
-	for _, word := range a.words[2:] {
-		i := slices.IndexFunc(scriptOps, func(op fault.Op) bool { return op.String() == word })
-		require.GreaterOrEqual(a, i, 0, "%s: no such operation: %s", a.at, word)
-		ops = append(ops, scriptOps[i])
-	}
-	if ops != nil {
+	if ops := a.ops(a.words[2:]); ops != nil {
 		f = f.Op(ops...)
 	}
 	if p := a.option("path"); p != "" {
@@ -413,10 +507,7 @@ func (a scriptArgs) inject() string {
 	}
 	for key, count := range map[string]func(int) fault.Fault{"nth": f.Nth, "times": f.Times, "after": f.After} {
 		if text := a.option(key); text != "" {
-			n := 0
-			_, err := fmt.Sscan(text, &n)
-			require.NoError(a, err, a.at)
-			f = count(n)
+			f = count(a.integer(text))
 		}
 	}
 	if at := a.option("at"); at != "" {
@@ -426,6 +517,16 @@ func (a scriptArgs) inject() string {
 	}
 	synctest.Wait()
 	return ""
+}
+
+func (a scriptArgs) ops(words []string) (ops []fault.Op) {
+	a.Helper()
+	for _, word := range words {
+		i := slices.IndexFunc(scriptOps, func(op fault.Op) bool { return op.String() == word })
+		require.GreaterOrEqual(a, i, 0, "%s: no such operation: %s", a.at, word)
+		ops = append(ops, scriptOps[i])
+	}
+	return ops
 }
 
 var scriptOps = []fault.Op{

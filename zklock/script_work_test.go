@@ -178,11 +178,11 @@ func (st *stage) requested() string {
 	now := st.Server.Requests()
 	keep := []fault.Op{fault.OpPing, fault.OpConnect, fault.OpCloseSession}
 	for _, op := range slices.Sorted(maps.Keys(now)) {
-		if since := now[op] - st.asked[op]; since > 0 && !slices.Contains(keep, op) {
+		if since := now[op] - st.since[op]; since > 0 && !slices.Contains(keep, op) {
 			all = append(all, fmt.Sprintf("%d %v", since, op))
 		}
 	}
-	st.asked = now
+	st.since = now
 	return "requests: " + cmp.Or(strings.Join(all, ", "), "none")
 }
 
