@@ -20,7 +20,7 @@ concurrent='AtOnce|Concurrent|Goroutines|Hammered|Handoff|Many|Random|Share|Toge
 # What only real servers can show: a leader that is killed, a follower that is cut off, a session that ends by force, a
 # process that is killed or stopped; and that the in-process server answers as they do.
 real='TestHolderStopsBeforeTheNextBeginsWhenItsLeaderIsKilled|TestHolderStopsBeforeTheNextBeginsWhenItsFollowerIsCutOff
-TestSessionClosedByForceEndsItsHolds|TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks
+TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks
 TestStoppedHolderFindsItsContextEndedAndItsWritesRefused|TestTurnsGoOnWhenLeadersAreKilled
 TestScriptsAreAnsweredAsByARealServer|TestRandomProgramsAreAnsweredAsByARealServer
 TestARealServerTakesThePathsThatWeTake|TestAStoppedRealServerKillsTheGroupInTime'

@@ -3,7 +3,6 @@ package zklock_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -42,30 +41,5 @@ func TestWhenTheLastWaiterGoesTheZnodeGoes(t *testing.T) {
 		_, h, err := m.TryLock(s.Context())
 		require.NoError(s, err)
 		s.Unlock(h)
-	})
-}
-
-// A waiter that comes when the last one has just left must not be left without a goroutine that queues for it.
-func TestAWaiterThatComesAsTheLastOneLeaves(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		outside := s.Lock(s.Client().Mutex("/l"))
-		m := s.Client().Mutex("/l", zklock.WithHandoffs(5))
-		for range 50 {
-			ctx, cancel := context.WithCancel(s.Context())
-			first := locktest.Go(ctx, m.Lock)
-			synctest.Wait()
-			ctx2, cancel2 := context.WithCancel(s.Context())
-			cancel()
-			second := locktest.Go(ctx2, m.Lock)
-			require.True(s, first.Over())
-			require.False(s, second.Over())
-			require.Len(s, s.Server.Children("/l"), 2)
-			cancel2()
-			require.True(s, second.Over())
-		}
-		w := locktest.Go(s.Context(), m.Lock)
-		s.Unlock(outside)
-		s.Unlock(w.Get(s))
-		clean(s, "/l")
 	})
 }

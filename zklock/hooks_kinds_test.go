@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
@@ -222,27 +221,6 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 		require.ErrorIs(t, err, zklock.ErrDeadlock)
 		infos = ta.told(t, "asked", "failed")
 		require.ErrorIs(t, infos[1].(zklock.LockInfo).Err, zklock.ErrDeadlock)
-	})
-}
-
-func TestDoubtAndTheEndOfTheSessionAreTold(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		ta, c := dialWithJournal(t, srv)
-		h := locktest.Lock(t, c.Mutex("/l"))
-		ta.told(t, "asked", "acquired")
-		srv.DropConnections()
-		time.Sleep(5 * time.Second)
-		infos := ta.told(t, "session disconnected", "session connected")
-		require.Equal(t, session.Disconnected, infos[0].(session.Change).State)
-		require.Error(t, infos[0].(session.Change).Err)
-		require.NoError(t, h.Err())
-		srv.Leader().Down()
-		require.ErrorIs(t, locktest.End(h), zklock.ErrLeaseOver)
-		infos = ta.diaryOf("session disconnected", "session over", "lost")
-		require.Len(t, infos, 3)
-		srv.Leader().Up()
-		time.Sleep(10 * time.Second)
-		require.Contains(t, ta.diary.read(), "session connected")
 	})
 }
 

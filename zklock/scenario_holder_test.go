@@ -127,35 +127,6 @@ func TestScenario18_AHolderThatHearsNothingGoesByItsLeaseClock(t *testing.T) {
 	}
 }
 
-// scenario 18, with misleading answers: a server that has lost its leader still answers pings. None of them prolongs the
-// lease, at any phase of the server's tick and of the heartbeats.
-func TestScenario18_AServerWithoutItsLeaderDoesNotProlongTheLease(t *testing.T) {
-	for phase := time.Duration(0); phase < 2*time.Second; phase += 150 * time.Millisecond {
-		for _, held := range []time.Duration{30 * time.Second, 31 * time.Second} {
-			t.Run(fmt.Sprint(phase, " ", held), func(t *testing.T) {
-				locktest.Simulate(t, func(s *locktest.Sim) {
-					f, dir, b := s.Follower(), s.Dir("/locks/a"), s.Client()
-					a := s.ClientAt(f)
-					time.Sleep(phase)
-					h := s.Lock(a.Mutex(dir))
-					lost := locktest.LossOf(h)
-					next := locktest.Go(s.Context(), b.Mutex(dir).Lock)
-					time.Sleep(held)
-					f.CutOff()
-					pings := s.Server.Requests()[fault.OpPing]
-					next.Get(s)
-					loss := <-lost
-					require.Greater(s, s.Server.Requests()[fault.OpPing], pings, "it goes on answering")
-					require.Equal(s, zklock.ErrLeaseOver, loss.Cause)
-					require.True(s, loss.At.Before(next.At), "lost %v after the next began", loss.At.Sub(next.At))
-					require.False(s, next.At.Before(loss.Safe), "the next began %v before SafeUntil", loss.Safe.Sub(next.At))
-					f.Heal()
-				})
-			})
-		}
-	}
-}
-
 // scenario 22, with Check: a znode of the same name that belongs to another session is not ours.
 func TestScenario22_CheckComparesTheOwner(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {

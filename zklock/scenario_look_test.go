@@ -220,27 +220,6 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 	})
 }
 
-// Many calls of one client on a lock with a long list do not request it all at once.
-func TestScenario50_ManyCallsOnALockWithALongListCostNoOtherHold(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/l"), slowHolder(s, 2_000_000)
-		for i := range 10 {
-			require.NoError(s, s.Server.Create(fmt.Sprintf("%s/%s-lock-%010d", dir, strings.Repeat("n", 250_000), i), nil))
-		}
-		require.NoError(s, s.Server.SetSequence(dir, 10))
-		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
-		defer cancel()
-		for _, err := range together(12, func(i int) error { // 15 s for their lists, if all asked at once
-			if i%2 == 0 {
-				return errOf(c.Mutex(dir).TryLock(ctx))
-			}
-			return errOf(c.Mutex(dir).Lock(ctx))
-		}) {
-			require.Error(s, err)
-		}
-	})
-}
-
 // Many calls of a client wait in one line, in which others come and go. They look again together, with a long list each; a
 // free lock of the same client is taken and released meanwhile.
 func TestTheLooksOfManyWaitersDelayNoOtherCall(t *testing.T) {

@@ -98,11 +98,13 @@ func (a scriptArgs) job(call func(context.Context, *zklock.Job, func(context.Con
 	return said
 }
 
-// lostJob is an error of a lost run. That there was no server is chance then, and is left out.
+// lostJob is an error of a lost run. Which of two causes of the loss was noticed first, and that there was no server, is chance
+// then, and is left out.
 type lostJob struct{ error }
 
 func (e lostJob) Is(target error) bool {
-	return target != zklock.ErrUnreachable && errors.Is(e.error, target) //nolint:errorlint // that error itself
+	chance := target == zklock.ErrUnreachable || target == zklock.ErrNodeDeleted || target == zklock.ErrSessionExpired
+	return !chance && errors.Is(e.error, target) //nolint:errorlint // that error itself
 }
 
 // working notes that a call works under h.

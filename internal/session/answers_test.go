@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -62,22 +61,6 @@ func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
 			require.ErrorIs(t, err, zk.ErrNoNode)
 		}, zktest.WithVersion(zktest.Version39))
 	}
-}
-
-func TestAThrottledRemovalOfAWatchIsMadeAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		require.NoError(t, srv.Create("/x", nil))
-		s := open(t, srv)
-		srv.Inject(fault.Answer(-127).Op(fault.OpRemoveWatches).Times(3))
-		for range 3 {
-			w, err := s.Watch(t.Context(), "/x")
-			require.NoError(t, err)
-			w.Close()
-			synctest.Wait()
-		}
-		time.Sleep(time.Minute)
-		requireNoWatches(t, srv, s)
-	})
 }
 
 // A group is carried out and answered by a code that proves nothing: it is not carried out a second time.
