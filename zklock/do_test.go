@@ -108,7 +108,7 @@ func TestMultiCommitsOnlyWhileTheLockIsHeld(t *testing.T) {
 func kindsOfDo(c *locktest.Client, dirs []string) map[string]func(context.Context, func(context.Context) error) error {
 	return map[string]func(context.Context, func(context.Context) error) error{
 		"mutex":   c.Mutex(dirs[0]).Do,
-		"handoff": c.Mutex(dirs[0], zklock.WithHandoffs(2)).Do,
+		"handoff": c.Mutex(dirs[0], zklock.WithLocalHandoff()).Do,
 		"write":   c.RWMutex(dirs[0]).Do,
 		"read":    c.RWMutex(dirs[0]).DoRead,
 		"multi":   c.MultiLock(dirs).Do,

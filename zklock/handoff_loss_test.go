@@ -17,7 +17,7 @@ func TestWhenTheLastWaiterGoesTheZnodeGoes(t *testing.T) {
 		outside := s.Lock(other.Mutex("/l"))
 		c := s.Client()
 		before := locktest.Goroutines()
-		m := c.Mutex("/l", zklock.WithHandoffs(5))
+		m := c.Mutex("/l", zklock.WithLocalHandoff())
 		for round := range 10 {
 			ctx, cancel := context.WithCancel(s.Context())
 			var calls []*locktest.Call

@@ -54,7 +54,7 @@ func (c *chaos) options(d dice, i int) []zklock.LockOption {
 	if !c.shared[i] {
 		return nil
 	}
-	return []zklock.LockOption{zklock.WithHandoffs(1 + d.IntN(5))}
+	return []zklock.LockOption{zklock.WithLocalHandoff()}
 }
 
 // acquired records a hold, and requires that there is no other.

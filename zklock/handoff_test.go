@@ -47,7 +47,7 @@ func clean(s *locktest.Sim, dir string) {
 
 func TestGoroutinesOfOneProcessShareAZnode(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		m := s.Client().Mutex("/l", zklock.WithHandoffs(1))
+		m := s.Client().Mutex("/l", zklock.WithLocalHandoff())
 		first := s.Lock(m)
 		calls := inLine(s, m, 5)
 		require.Len(s, s.Server.Children("/l"), 1)
@@ -77,7 +77,7 @@ func TestGoroutinesOfOneProcessShareAZnode(t *testing.T) {
 
 func TestLocalWaitersAreServedInOrderOfArrivalAndNoCallerBarges(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		m := s.Client().Mutex("/l", zklock.WithHandoffs(1))
+		m := s.Client().Mutex("/l", zklock.WithLocalHandoff())
 		h := s.Lock(m)
 		var mu sync.Mutex
 		var order []int
@@ -113,7 +113,7 @@ func TestLocalWaitersAreServedInOrderOfArrivalAndNoCallerBarges(t *testing.T) {
 
 func TestTryLockOfAProcessThatHoldsOrWaitsIsBusyWithoutARequest(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		m := s.Client().Mutex("/l", zklock.WithHandoffs(5), zklock.WithOwner("me"))
+		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(), zklock.WithOwner("me"))
 		_, h, err := m.TryLock(s.Context())
 		require.NoError(s, err)
 		before := asked(s)
@@ -146,7 +146,7 @@ func TestTryLockOfAProcessThatHoldsOrWaitsIsBusyWithoutARequest(t *testing.T) {
 		outside = s.Lock(s.Client().Mutex("/l"))
 		_, _, err = m.TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
-		_, _, err = s.Client().Mutex("/l", zklock.WithHandoffs(1), zklock.WithMaxWait(0)).Lock(s.Context())
+		_, _, err = s.Client().Mutex("/l", zklock.WithLocalHandoff(), zklock.WithMaxWait(0)).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		s.Unlock(outside)
 		_, h, err = m.TryLock(s.Context())
@@ -159,11 +159,11 @@ func TestTryLockOfAProcessThatHoldsOrWaitsIsBusyWithoutARequest(t *testing.T) {
 func TestLocksThatMakeOtherZnodesExcludeEachOtherThroughTheEnsemble(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
-		a := c.Mutex("/l", zklock.WithHandoffs(5))
-		b := c.Mutex("/l", zklock.WithHandoffs(5), zklock.WithOwner("b"))
+		a := c.Mutex("/l", zklock.WithLocalHandoff())
+		b := c.Mutex("/l", zklock.WithLocalHandoff(), zklock.WithOwner("b"))
 		h := s.Lock(a)
 		w, plain := inLine(s, b, 1)[0], inLine(s, c.Mutex("/l"), 1)[0]
-		same := c.Mutex("/l", zklock.WithMaxHold(time.Hour), zklock.WithHandoffs(5), zklock.WithReentrancy())
+		same := c.Mutex("/l", zklock.WithMaxHold(time.Hour), zklock.WithLocalHandoff(), zklock.WithReentrancy())
 		joined := locktest.Go(s.Context(), same.Lock)
 		require.False(s, w.Over() || plain.Over() || joined.Over())
 		require.Len(s, s.Server.Children("/l"), 3)
@@ -183,8 +183,8 @@ func TestLocksThatMakeOtherZnodesExcludeEachOtherThroughTheEnsemble(t *testing.T
 func TestReentrancyAndDeadlockUnderAHandedOnHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
-		plain := c.Mutex("/l", zklock.WithHandoffs(5))
-		again := c.Mutex("/l", zklock.WithHandoffs(5), zklock.WithReentrancy())
+		plain := c.Mutex("/l", zklock.WithLocalHandoff())
+		again := c.Mutex("/l", zklock.WithLocalHandoff(), zklock.WithReentrancy())
 		first := s.Lock(plain)
 		w := locktest.Go(s.Context(), plain.Lock)
 		require.False(s, w.Over())
@@ -227,7 +227,7 @@ func TestReentrancyAndDeadlockUnderAHandedOnHold(t *testing.T) {
 
 func TestTheEndOfASharedHoldReachesItsReentrantOnes(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		m := s.Client().Mutex("/l", zklock.WithHandoffs(5), zklock.WithReentrancy())
+		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(), zklock.WithReentrancy())
 		h := s.Lock(m)
 		_, n, err := m.Lock(h.Context())
 		require.NoError(s, err)

@@ -104,7 +104,7 @@ func (e *ending) acquire(opts []zklock.LockOption) (holds map[string]*zklock.Hol
 		take("mutex", e.Context(), e.c.Mutex(e.dirs[0], opts...).Lock)
 	case 1:
 		e.note("handoff")
-		take("handoff", e.Context(), e.c.Mutex(e.dirs[0], append(opts, zklock.WithHandoffs(2))...).Lock)
+		take("handoff", e.Context(), e.c.Mutex(e.dirs[0], append(opts, zklock.WithLocalHandoff())...).Lock)
 	case 2, 3:
 		e.note("multi")
 		take("multi", e.Context(), e.c.MultiLock(e.dirs, opts...).Lock)

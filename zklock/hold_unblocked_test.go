@@ -96,7 +96,7 @@ func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 				case "mutex":
 					lock = c.Mutex(dirs[0]).Lock
 				case "handoff":
-					lock = c.Mutex(dirs[0], zklock.WithHandoffs(3)).Lock
+					lock = c.Mutex(dirs[0], zklock.WithLocalHandoff()).Lock
 				case "rw", "reentrant rw":
 					lock = rw.Lock
 				case "multi":

@@ -95,7 +95,7 @@ func journalKinds() []journalKind {
 			return c.Mutex("/l").Lock(ctx)
 		}, mutex},
 		{"mutex with local handoff", "mutex", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
-			return c.Mutex("/l", zklock.WithHandoffs(3)).Lock(ctx)
+			return c.Mutex("/l", zklock.WithLocalHandoff()).Lock(ctx)
 		}, mutex},
 		{"write", "write", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
 			return c.RWMutex("/l").Lock(ctx)

@@ -83,7 +83,7 @@ func TestScenario63_EveryQuestionAboutALostHoldIsAnsweredWithTheLoss(t *testing.
 			require.ErrorIs(s, err, zklock.ErrLeaseOver)
 		},
 		"Do with local handoff": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
-			_ = c.Mutex("/locks/a", zklock.WithHandoffs(3)).Do(s.Context(), func(ctx context.Context) error {
+			_ = c.Mutex("/locks/a", zklock.WithLocalHandoff()).Do(s.Context(), func(ctx context.Context) error {
 				h, _ := zklock.HoldFrom(ctx, "/locks/a")
 				use(ctx, h)
 				return nil

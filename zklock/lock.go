@@ -81,7 +81,7 @@ func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
 	}
 	l.o, l.err = newLockOptions(noun, opts)
 	l.data = l.o.identity().Encode()
-	if l.err == nil && l.o.handoff > 0 {
+	if l.err == nil && l.o.handoff {
 		l.handoff = l.handoffLock()
 	}
 	return l
@@ -415,9 +415,9 @@ func (c *Client) unreachable(ctx context.Context, path string) error {
 // handoffLock describes a mutex with local handoff. Key has the path and all options that its znode depends on.
 func (l *lock) handoffLock() *handoff.Lock {
 	o, queuer := l.o, *l
-	rest := fmt.Appendf(nil, "%d %t %#v\n%s", o.handoff, o.container, o.acl, l.data)
+	rest := fmt.Appendf(nil, "%t %#v\n%s", o.container, o.acl, l.data)
 	return &handoff.Lock{Key: handoff.Key{Path: l.path, Rest: sha256.Sum256(rest)},
-		Self: contender.Describe(l.data), Handoffs: o.handoff,
+		Self: contender.Describe(l.data),
 		Acquire: func(ctx context.Context, try bool, c handoff.Caller) (*queue.Ticket, error) {
 			return queuer.obtain(ctx, LockInfo{Kind: kindMutex, Try: try}, c)
 		}}

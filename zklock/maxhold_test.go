@@ -14,7 +14,7 @@ import (
 // So a call of a database, say, that gets the context knows how long it may take.
 func TestTheContextOfAHoldWithAMaximumHasItAsItsDeadline(t *testing.T) {
 	for name, opts := range map[string][]zklock.LockOption{
-		"alone": {zklock.WithMaxHold(time.Minute)}, "handed on": {zklock.WithMaxHold(time.Minute), zklock.WithHandoffs(2)},
+		"alone": {zklock.WithMaxHold(time.Minute)}, "handed on": {zklock.WithMaxHold(time.Minute), zklock.WithLocalHandoff()},
 		"joined": {zklock.WithMaxHold(time.Minute), zklock.WithReentrancy()},
 	} {
 		t.Run(name, func(t *testing.T) {

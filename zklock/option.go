@@ -132,7 +132,7 @@ type lockOptions struct {
 	owner                string
 	data                 []byte // a candidate's value
 	acl                  []zk.ACL
-	handoff              int    // 0: none
+	handoff              bool
 	kind                 string // for others who look, where the znode's name does not tell; else ""
 }
 
@@ -162,7 +162,7 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 		err = fmt.Errorf("%w: WithReentrancy is not for a %s: each call takes permits of its own", ErrInvalid, noun)
 	case o.reentrant && noun == nounElection:
 		err = fmt.Errorf("%w: WithReentrancy is not for an %s: a candidate leads once", ErrInvalid, noun)
-	case o.handoff > 0 && noun != nounMutex:
+	case o.handoff && noun != nounMutex:
 		err = fmt.Errorf("%w: WithLocalHandoff is for a mutex; this is a %s", ErrInvalid, noun)
 	}
 	if o.acl == nil {
@@ -216,14 +216,9 @@ func WithContainer() LockOption {
 // WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode: a released hold is
 // passed to the next call that waits in the process, in order of arrival, without a request.
 //
-// Once another process waits, a process hands on at most 100 times more, and for at most a second; then its calls go to the end of
-// the line. Locks share a znode if they agree in path, WithOwner, WithACL and WithContainer.
+// Once another process waits, a process hands on for a tenth of a second more; then its calls go to the end of the line. Locks share a znode if they agree in path, WithOwner, WithACL and WithContainer.
 //
 // Holds that follow each other on one znode have the same token.
 func WithLocalHandoff() LockOption {
-	return LockOption{func(o *lockOptions) error { o.handoff = handoffs; return nil }}
+	return LockOption{func(o *lockOptions) error { o.handoff = true; return nil }}
 }
-
-// handoffs bounds the hand-overs in a process while another one waits. At that number the two requests that a turn costs are
-// a small part of its time; the second that a turn may last bounds the wait of the others.
-const handoffs = 100

@@ -162,7 +162,7 @@ func TestAnOwnerThatIsNotPrintableIsEscapedInEveryText(t *testing.T) {
 		_, _, err = b.Mutex("/l").TryLock(locktest.Soon(t))
 		require.ErrorContains(t, err, "held by "+shown)
 		require.True(t, strings.HasPrefix(said[len(said)-1], shown), "%q", said)
-		_, _, err = a.Mutex("/l", zklock.WithHandoffs(1), zklock.WithOwner(owner)).TryLock(locktest.Soon(t))
+		_, _, err = a.Mutex("/l", zklock.WithLocalHandoff(), zklock.WithOwner(owner)).TryLock(locktest.Soon(t))
 		require.ErrorContains(t, err, "held by "+shown)
 		locktest.Unlock(t, h)
 

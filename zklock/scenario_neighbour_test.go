@@ -30,7 +30,7 @@ var anyKinds = []anyKind{
 		return c.Mutex(dir, opts...).Lock
 	}},
 	{"local handoff", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
-		return c.Mutex(dir, append(opts, zklock.WithHandoffs(3))...).Lock
+		return c.Mutex(dir, append(opts, zklock.WithLocalHandoff())...).Lock
 	}},
 	{"writer", "-__WRIT__", func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
 		return c.RWMutex(dir, opts...).Lock

@@ -450,7 +450,7 @@ func (a scriptArgs) election() *zklock.Election {
 	return e
 }
 
-// lockOptions takes the options of a lock: max-wait=1s max-hold=1m owner=x handoffs=3 with=reentrancy,handoff,container,blind
+// lockOptions takes the options of a lock: max-wait=1s max-hold=1m owner=x with=reentrancy,handoff,container,blind
 func (a scriptArgs) lockOptions() []zklock.LockOption {
 	a.Helper()
 	var opts []zklock.LockOption
@@ -462,9 +462,6 @@ func (a scriptArgs) lockOptions() []zklock.LockOption {
 	}
 	if owner := a.option("owner"); owner != "" {
 		opts = append(opts, zklock.WithOwner(owner))
-	}
-	if n := a.option("handoffs"); n != "" {
-		opts = append(opts, zklock.WithHandoffs(a.integer(n)))
 	}
 	for _, with := range strings.FieldsFunc(a.option("with"), func(r rune) bool { return r == ',' }) {
 		opt, ok := map[string]zklock.LockOption{

@@ -134,7 +134,7 @@ func (q *localQueue) tell(at queue.Line, retried error) {
 func (q *localQueue) placeLocked(i int) queue.Line {
 	at := q.outside
 	switch {
-	case q.turn != nil && q.turn.state != idle:
+	case q.turn != nil:
 		at = queue.Line{Ahead: 1, Holder: q.turn.nodes[0], Who: q.lock.Self}
 	case at.Ahead == 0:
 		at = queue.Line{Who: q.lock.Self} // only the waiters before it here
@@ -192,15 +192,4 @@ func (q *localQueue) leave(ctx context.Context, w waiter) (*Turn, error) {
 		what = errors.New("about to enter the line")
 	}
 	return nil, session.Ended(ctx, context.Cause(q.qs.conf.Context), what)
-}
-
-// freeLocked grants the caller the turn if that is idle, may be handed on, and no call waits. Otherwise it returns nil.
-func (q *localQueue) freeLocked() *Turn {
-	t := q.turn
-	if t == nil || t.state != idle || len(q.waiters) > 0 || !t.mayHandOnLocked() || t.checkLocked() != nil {
-		return nil
-	}
-	t.countLocked()
-	t.moveLocked(granted)
-	return t
 }

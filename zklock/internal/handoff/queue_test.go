@@ -49,7 +49,7 @@ func newBench(t *testing.T, acquire func(ctx context.Context, try bool, c handof
 		GiveUp:      func(context.Context, *queue.Ticket) { <-b.proceed },
 		Unreachable: func(context.Context, string) error { return nil },
 	})
-	b.lock = &handoff.Lock{Key: handoff.Key{Path: "/locks/a"}, Self: "me", Handoffs: 1, Acquire: acquire}
+	b.lock = &handoff.Lock{Key: handoff.Key{Path: "/locks/a"}, Self: "me", Acquire: acquire}
 	return b
 }
 

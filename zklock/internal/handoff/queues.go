@@ -11,8 +11,8 @@
 // before each hold begins. A hold that is lost ends its turn: the next one has its own znode and token.
 //
 // Fairness. While calls wait here, a goroutine of the turn watches the directory for contenders of other processes
-// (Turn.watch). While there are none, hand-overs are not limited. Before the first look, and once a contender was seen, at
-// most n are made; at contendedLimit after it was seen they end. Then the znode is deleted, and local waiters queue again.
+// (Turn.watch). While there are none, hand-overs are not limited. Before the first look, and once a contender was seen, they
+// end after contendedLimit. Then the znode is deleted, and local waiters queue again.
 //
 // Source: lock cohorting (Dice, Marathe, Shavit: Lock Cohorting, PPoPP 2012): a local queue in front of a global one, with
 // bounded hand-overs.
@@ -50,9 +50,8 @@ type Key struct {
 
 // Lock describes a lock with local handoff. All calls that share a queue have equal ones.
 type Lock struct {
-	Key      Key
-	Self     string // names this process in messages
-	Handoffs int    // hand-overs of a turn while other processes wait, or may wait
+	Key  Key
+	Self string // names this process in messages
 	// Acquire queues at the ensemble and returns a ticket that holds. With try it does not wait: queue.ErrBusy.
 	Acquire func(ctx context.Context, try bool, c Caller) (*queue.Ticket, error)
 }
@@ -81,8 +80,8 @@ func (qs *Queues) Len() int {
 	return len(qs.all)
 }
 
-// openAndLock returns the queue of lock, with its mutex held, and its turn, now the caller's, if that was free.
-func (qs *Queues) openAndLock(lock *Lock) (*localQueue, *Turn) {
+// openAndLock returns the queue of lock, with its mutex held.
+func (qs *Queues) openAndLock(lock *Lock) *localQueue {
 	for {
 		qs.mu.Lock()
 		q := qs.all[lock.Key]
@@ -92,25 +91,21 @@ func (qs *Queues) openAndLock(lock *Lock) (*localQueue, *Turn) {
 		}
 		qs.mu.Unlock()
 		q.mu.Lock()
-		if t := q.freeLocked(); t != nil || q.state != forgotten {
-			return q, t
+		if q.state != forgotten {
+			return q
 		}
-		q.mu.Unlock() // forgotten: look up or make its successor
+		q.mu.Unlock() // look up or make its successor
 	}
 }
 
 // Lock returns a turn that is granted to the caller, who then calls Turn.Guard. It waits behind earlier calls in this
 // process and behind earlier contenders at the ensemble, until ctx ends or the client is closed; a call that ends so leaves
-// nothing behind. A turn that is free costs no request: only its session's lease is checked.
+// nothing behind.
 //
 // Errors are those of Lock.Acquire, ctx's and that of Config.Context, with the place in line.
 func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
 	for first := true; ; first = false {
-		q, t := qs.openAndLock(lock)
-		if t != nil {
-			q.mu.Unlock()
-			return t, nil
-		}
+		q := qs.openAndLock(lock)
 		me, i := make(waiter, 1), 0 // after a lost turn: first again
 		if first {
 			i = len(q.waiters)
@@ -142,12 +137,8 @@ func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error)
 // TryLock is Lock without waiting for another call. If another call in this process has the lock, waits, tries, or gives up
 // its place, it returns queue.ErrBusy without a request; otherwise it asks the ensemble once.
 func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
-	q, t := qs.openAndLock(lock)
-	switch {
-	case t != nil:
-		q.mu.Unlock()
-		return t, nil
-	case q.state != empty:
+	q := qs.openAndLock(lock)
+	if q.state != empty {
 		defer q.mu.Unlock()
 		return nil, queue.Busy(q.placeLocked(len(q.waiters)))
 	}
@@ -161,8 +152,7 @@ func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, err
 		q.advanceLocked()
 		return nil, err
 	}
-	t = q.beginLocked(ticket)
-	t.moveLocked(granted)
+	t := q.beginLocked(ticket)
 	if len(q.waiters) > 0 {
 		t.lookLocked()
 	}

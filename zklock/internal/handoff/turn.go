@@ -18,31 +18,19 @@ import (
 
 // turnState is what a turn is used for.
 //
-//	idle             → granted   freeLocked, Queues.TryLock, grantLocked
 //	granted          → guarded   Guard
 //	granted, guarded → granted   grantLocked, for the next call that waits
-//	granted, guarded → idle      nextLocked
 //	any but ended    → ended     endLocked
 type turnState uint8
 
 const (
-	idle    turnState = iota // no call has it: watch has yet to find out whether it may be handed on
-	granted                  // a call has it, but no hold yet
+	granted turnState = iota // a call has it, but no hold yet
 	guarded                  // a hold has it
 	ended                    // it was lost or given up
 )
 
-// contention is what a turn knows of other processes' contenders. Turn.found notes what a look has shown.
-type contention uint8
-
-const (
-	unknown contention = iota // not looked yet
-	none                      // none is in line; the watch will report the next
-	present                   // one is in line, or the look has failed
-)
-
-// contendedLimit is for how long a turn is still handed on after another process's contender was seen.
-const contendedLimit = time.Second
+// contendedLimit is for how long a turn is handed on while another process's contender is in line, or may be.
+const contendedLimit = 100 * time.Millisecond
 
 // errGivenUp is the cause of a turn that ended without a loss.
 var errGivenUp = errors.New("handoff: the turn was given up")
@@ -61,18 +49,17 @@ type Turn struct {
 	inDoubt atomic.Int32
 
 	// Guarded by q.mu.
-	state        turnState
-	cause        error       // when ended: why
-	onLoss       func(error) // when guarded: the hold's
-	looking      bool        // watch was started
-	others       contention
-	handoffsLeft int       // hand-overs left; not counted while others is none
-	until        time.Time // when others is present: no hand-over from then on
+	state   turnState
+	cause   error       // when ended: why
+	onLoss  func(error) // when guarded: the hold's
+	looking bool        // watch was started
+	alone   bool        // watch has seen no other process's contender, and will report the next
+	until   time.Time   // unless alone: no hand-over from then on
 }
 
-// beginLocked makes an idle turn of a ticket that holds. The caller grants it.
+// beginLocked makes a turn of a ticket that holds, for a call.
 func (q *localQueue) beginLocked(ticket *queue.Ticket) *Turn {
-	t := &Turn{Ticket: ticket, q: q, nodes: ticket.Nodes(), handoffsLeft: q.lock.Handoffs}
+	t := &Turn{Ticket: ticket, q: q, nodes: ticket.Nodes(), until: time.Now().Add(contendedLimit)}
 	t.ctx, t.cancel = context.WithCancel(ticket.Session().Context())
 	q.state = taken
 	q.turn = t
@@ -88,15 +75,6 @@ func (t *Turn) moveLocked(to turnState) {
 	t.onLoss = nil // the previous hold's
 }
 
-func (t *Turn) mayHandOnLocked() bool { return t.others == none || t.handoffsLeft > 0 }
-
-// countLocked counts a hand-over, unless no other process waits: found restarts the count when one does.
-func (t *Turn) countLocked() {
-	if t.others != none {
-		t.handoffsLeft--
-	}
-}
-
 // grantLocked gives the turn to the first waiter.
 func (t *Turn) grantLocked() {
 	t.moveLocked(granted)
@@ -109,24 +87,15 @@ func (t *Turn) grantLocked() {
 	w.tellLocked(event{turn: t})
 }
 
-// nextLocked decides what becomes of a turn whose holder has released it: it is handed on, idle until watch has looked, or ended. When it has
-// ended, the caller gives up the ticket.
+// nextLocked decides what becomes of a turn whose holder has released it: it is handed on, or ended. When it has ended, the
+// caller gives up the ticket.
 func (t *Turn) nextLocked() {
-	waiting := len(t.q.waiters) > 0
 	switch {
 	case t.state == ended: // deleting the znode is up to the call that ended it
-	case t.inDoubt.Load() > 0,
-		t.others == present && (t.handoffsLeft == 0 || !time.Now().Before(t.until)),
-		!waiting:
+	case t.inDoubt.Load() > 0, len(t.q.waiters) == 0, !t.alone && !time.Now().Before(t.until):
 		t.endLocked(errGivenUp)
-	case t.mayHandOnLocked():
-		t.countLocked()
+	default:
 		t.grantLocked()
-	default: // it may not be handed on until watch has looked
-		if t.state != idle {
-			t.moveLocked(idle)
-		}
-		t.lookLocked()
 	}
 }
 
@@ -207,7 +176,7 @@ func (t *Turn) Leave(ctx context.Context) error {
 		return nil
 	}
 	err := t.Ticket.Leave(ctx)
-	t.drop() // after the znode: see found
+	t.drop() // after the znode, so that local waiters are behind other processes' contenders
 	return err
 }
 
@@ -252,7 +221,7 @@ func (t *Turn) watch() {
 			w.Close()
 			err = zk.ErrNoNode
 		}
-		others := none
+		alone := !slices.ContainsFunc(names, func(name string) bool { _, ok := recipe.Parse(name); return ok && name != own })
 		switch {
 		case err != nil && t.ctx.Err() != nil:
 			return
@@ -262,13 +231,10 @@ func (t *Turn) watch() {
 		case err != nil: // not known: assume that another process waits
 			t.q.qs.conf.Logger.Warn("can't watch for others who want a lock, which is not handed on for long",
 				"path", t.q.lock.Key.Path, "error", err)
-			t.found(present)
+			t.found(false)
 			return
-		case slices.ContainsFunc(names, func(name string) bool { _, ok := recipe.Parse(name); return ok && name != own }):
-			others = present
 		}
-		t.found(others)
-		if others == present {
+		if t.found(alone); !alone {
 			w.Close()
 			return
 		}
@@ -286,25 +252,12 @@ func (t *Turn) watch() {
 	}
 }
 
-// found notes what watch has found, and hands on or ends an idle turn accordingly. If it ends the turn, it first deletes
-// the znode and then has the local waiters queue again, so that they are behind other processes' contenders.
-func (t *Turn) found(others contention) {
+// found notes what watch has found: hand-overs end soon after another process's contender was seen.
+func (t *Turn) found(alone bool) {
 	t.q.mu.Lock()
-	if others == present && t.others != present {
+	defer t.q.mu.Unlock()
+	if t.alone && !alone {
 		t.until = time.Now().Add(contendedLimit)
-		if t.others == none {
-			t.handoffsLeft = t.q.lock.Handoffs // else hand-overs were counted from the beginning
-		}
 	}
-	t.others = others
-	giveUp := false
-	if t.state == idle {
-		t.nextLocked()
-		giveUp = t.state == ended
-	}
-	t.q.mu.Unlock()
-	if giveUp {
-		t.q.qs.conf.GiveUp(t.Session().Context(), t.Ticket)
-		t.drop()
-	}
+	t.alone = alone
 }
