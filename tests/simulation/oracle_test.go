@@ -39,9 +39,8 @@ type oracle struct {
 	done    map[jobKey]bool  // jobs that are known to be recorded
 	called  map[jobKey]int   // how often their functions were called
 
-	last        map[string]*player // the player whose hold had the greatest token of a path
-	lastSession map[string]int64   // and the session of that hold
-	zxid        int64
+	last map[string]*acquisition // the one with the greatest token of a path
+	zxid int64
 }
 
 // sized is the size that a semaphore has had since an instant.
@@ -82,7 +81,7 @@ func newOracle(w *world) *oracle {
 	return &oracle{w: w, names: map[int64]string{}, forced: map[string]bool{}, waited: map[string]int64{},
 		expired: map[int64]bool{},
 		tokens:  map[string]zklock.Token{}, writers: map[string]zklock.Token{}, sizes: map[string][]sized{},
-		written: map[string]int64{}, done: map[jobKey]bool{}, called: map[jobKey]int{}, last: map[string]*player{}, lastSession: map[string]int64{}}
+		written: map[string]int64{}, done: map[jobKey]bool{}, called: map[jobKey]int{}, last: map[string]*acquisition{}}
 }
 
 // owner returns the name of a session's client.
@@ -155,7 +154,7 @@ func (o *oracle) ordered(t *acquisition, p string) {
 		o.w.violated("token %d of %s on %s, after %d", t.token, t.who, p, before)
 	}
 	if t.token >= o.tokens[p] {
-		o.tokens[p], o.last[p], o.lastSession[p] = t.token, t.p, t.session
+		o.tokens[p], o.last[p] = t.token, t
 	}
 }
 
@@ -411,9 +410,13 @@ func (o *oracle) ended(t *acquisition, g *hold) {
 	}
 }
 
-// shared reports whether t has the znode of the holder before it, by WithLocalHandoff: both are of one client.
+// shared reports whether t has the znode of the holder before it, by WithLocalHandoff: both are of one client and session, and
+// that one was unlocked, and not lost.
 func (o *oracle) shared(t *acquisition, p string) bool {
-	return o.w.handoff && t.kind == "mutex" && t.token == o.tokens[p] && o.last[p] == t.p && t.session == o.lastSession[p]
+	last := o.last[p]
+	lost := func(h *hold) bool { return !errors.Is(context.Cause(h.Context()), zklock.ErrUnlocked) }
+	return o.w.handoff && t.kind == "mutex" && t.token == o.tokens[p] && last.p == t.p && t.session == last.session &&
+		!slices.ContainsFunc(last.holds, lost)
 }
 
 // short returns a contender's name without its random id, so that two runs have the same history.
