@@ -72,15 +72,11 @@ func (a *acquisition) endLost(cause error) {
 			cause = ErrNodeDeleted
 		}
 	}
-	if a.end(lost, cause) {
-		a.afterLoss(cause)
+	if !a.end(lost, cause) {
+		return
 	}
-}
-
-// afterLoss tells the ticket of the loss, so that no other call of this process gets it, and the hooks.
-func (a *acquisition) afterLoss(cause error) {
 	defer a.c.ends.Done()
-	a.ticket.Lose(cause)
+	a.ticket.Lose(cause) // no other call of this process gets it
 	level := slog.LevelWarn
 	if errors.Is(cause, ErrClosed) {
 		level = slog.LevelInfo // it is Close's doing
@@ -148,7 +144,7 @@ func (a *acquisition) leave(ctx context.Context) error {
 		return nil
 	}
 	if state == lost {
-		// Else Leave would hand a turn on (local handoff). afterLoss calls Lose too, but maybe not yet.
+		// Else Leave would hand a turn on (local handoff). endLost calls Lose too, but maybe not yet.
 		a.ticket.Lose(cause)
 	}
 	return a.ticket.Leave(ctx)

@@ -179,7 +179,8 @@ func (j *Job) do(ctx context.Context, op, key string, d time.Duration, fn func(c
 	if err != nil {
 		return JobRun{}, notRunError{hide(err, ErrUnknownOutcome)} // of no run
 	}
-	r := newRecording(j, h, key)
+	dir, node := j.znode(key)
+	r := &recording{j, h, dir, node, key, -1}
 	var run JobRun
 	var refused error // why fn was not called
 	done := false     // if the lock is lost from then on, the run has not failed

@@ -278,11 +278,6 @@ type recording struct {
 	version   int32 // of the znode; -1: there is none
 }
 
-func newRecording(j *Job, h *Hold, key string) *recording {
-	dir, node := j.znode(key)
-	return &recording{j, h, dir, node, key, -1}
-}
-
 // begin decides whether fn is to be called: not if the record has the key or, with d, a run that serves this call. It uses
 // the hold's session, whose server has seen the end of the holder before, and so its writes.
 func (r *recording) begin(ctx context.Context, d time.Duration) (run JobRun, done bool, err error) {

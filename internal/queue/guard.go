@@ -3,7 +3,6 @@ package queue
 import (
 	"container/list"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -26,20 +25,15 @@ func (t *Ticket) Guard(fn func(error)) {
 		return
 	}
 	t.life, t.onLoss = guarded, fn
-	t.guardLocked()
-	t.keep.OnMissing(t.Missing)
-	t.unhook = context.AfterFunc(t.s.Context(), func() { t.reportLoss(t.s.Err()) })
-}
-
-// guardLocked follows the watches on our own znodes, or has them set later.
-func (t *Ticket) guardLocked() {
 	if slices.ContainsFunc(t.entries, func(e *entry) bool { return e.ownWatch == nil }) {
 		sharedIn(t.s).toWatch.later(t)
-		return
+	} else {
+		for _, e := range t.entries {
+			t.followLocked(e)
+		}
 	}
-	for _, e := range t.entries {
-		t.followLocked(e)
-	}
+	t.keep.OnMissing(t.Missing)
+	t.unhook = context.AfterFunc(t.s.Context(), func() { t.reportLoss(t.s.Err()) })
 }
 
 // followLocked has Missing called when e's znode is deleted, and watches the znode again when its data were set (as Curator's
@@ -183,50 +177,28 @@ func (w *toWatch) take() (due []*Ticket) {
 	return due
 }
 
-// watchOwn watches those of the tickets' own znodes that are not watched. The tickets are of one session.
+// watchOwn watches those of the tickets' own znodes that are not watched, in one request. The tickets are of one session.
 func watchOwn(ctx context.Context, tickets ...*Ticket) {
 	s := tickets[0].s
 	var own []*entry
+	var nodes []string
 	for _, t := range tickets {
 		t.mu.Lock()
 		for _, e := range t.entries {
 			if t.life != left && e.unwatched() {
-				own = append(own, e)
+				own, nodes = append(own, e), append(nodes, e.node)
 			}
 		}
 		t.mu.Unlock()
 	}
-	if watchZnodes(ctx, s, own) == nil {
-		return
-	}
-	for i := range own { // one of them was refused: the others may not be
-		err := watchZnodes(ctx, s, own[i:i+1])
-		switch {
-		case ctx.Err() != nil: // the session has ended
-			return
-		case err != nil && !errors.Is(err, zk.ErrNoAuth): // after ErrNoAuth only heartbeats look after the znode
-			for _, e := range slices.Concat(own[i+1:], own[i:i+1]) { // a server in trouble must not be hammered
-				sharedIn(s).toWatch.later(e.t)
-			}
-			return
+	ws, err := s.WatchAll(ctx, nodes...)
+	for i, e := range own {
+		if err == nil {
+			e.watched(ws[i])
+		} else if ctx.Err() == nil { // a server in trouble must not be hammered
+			sharedIn(s).toWatch.later(e.t)
 		}
 	}
-}
-
-// watchZnodes watches znodes in one request.
-func watchZnodes(ctx context.Context, s *session.Session, own []*entry) error {
-	nodes := make([]string, len(own))
-	for i, e := range own {
-		nodes[i] = e.node
-	}
-	ws, err := s.WatchAll(ctx, nodes...)
-	if err != nil {
-		return err
-	}
-	for i, e := range own {
-		e.watched(ws[i])
-	}
-	return nil
 }
 
 // watched notes the watch on the znode.

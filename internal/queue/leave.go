@@ -144,14 +144,10 @@ func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
 // markSuffix makes a contender's name its mark's, which is no contender's, since it does not end with a number.
 const markSuffix = "-released"
 
-// leavesMark reports whether the entry leaves by its mark: it has held, after queueing.
-func (e *entry) leavesMark() bool {
-	return e.t.keep != nil && e.queued && e.q.Kind.Alone()
-}
-
+// releaseOps are what deletes the znode: by its mark where it has held, after queueing.
 func (e *entry) releaseOps() []session.Op {
 	gone := session.OpDelete{Path: e.node, Version: -1}
-	if !e.leavesMark() {
+	if e.t.keep == nil || !e.queued || !e.q.Kind.Alone() {
 		return []session.Op{gone}
 	}
 	mark := e.node + markSuffix

@@ -1,11 +1,8 @@
 package queue_test
 
 import (
-	"fmt"
-	"path"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -86,28 +83,6 @@ func TestWithoutAMarkTheListDecides(t *testing.T) {
 				require.NoError(t, all[2].Leave(within(t, soon)))
 				requireLeft(t, srv, all)
 			})
-		})
-	}
-}
-
-// Contenders of other libraries leave no marks, so no waiter watches for one.
-func TestAForeignPredecessorHasNoMark(t *testing.T) {
-	for _, name := range []string{"_c_0123456789abcdef0123456789abcdef-lock-%010d", "0123456789abcdef0123456789abcdef__lock__%010d"} {
-		bubble(t, func(t *testing.T, srv *zktest.Server) {
-			all := line(t, srv, 1, mutex)
-			foreign := path.Join("/l", fmt.Sprintf(name, 1))
-			require.NoError(t, srv.Create(foreign, nil))
-			s := open(t, srv)
-			require.NoError(t, srv.SetSequence("/l", 2))
-			ticket := enter(t, aMutex(), s)
-			done := wait(ticket, within(t, time.Hour))
-			pending(t, done)
-			require.Zero(t, marksWatched(srv))
-			require.NoError(t, srv.Delete(foreign))
-			pending(t, done)
-			require.NoError(t, all[0].Leave(within(t, soon)))
-			require.NoError(t, <-done)
-			require.NoError(t, ticket.Leave(within(t, soon)))
 		})
 	}
 }

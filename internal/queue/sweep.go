@@ -59,20 +59,14 @@ func (w *sweeper) sweep(work leftovers) {
 
 func (l *leftovers) none() bool { return len(l.creates)+len(l.znodes) == 0 }
 
-// take returns all work. If there is none, run has to end.
-func (w *sweeper) take() (work leftovers) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	work, w.leftovers = w.leftovers, leftovers{}
-	w.running = !work.none()
-	return work
-}
-
 // run works until nothing is left, or the session is over.
 func (w *sweeper) run(ctx context.Context) {
 	persist(ctx, func() (trouble error) {
 		for trouble == nil && ctx.Err() == nil { // what is left waits for a connection by itself
-			work := w.take()
+			w.mu.Lock()
+			work := w.leftovers
+			w.leftovers, w.running = leftovers{}, !work.none()
+			w.mu.Unlock()
 			if work.none() {
 				return nil
 			}

@@ -127,8 +127,13 @@ func (w *waiter) untilTurn(ctx context.Context) error {
 func (w *waiter) step(ctx context.Context, v recipe.Verdict) (after recipe.Verdict, next bool, err error) {
 	sized := w.e.q.Kind.Sized()
 	w.e.queued = true
-	v.First = "" // place has noted it; a neighbour's name may be long, and is not kept while we wait
-	anew, err := w.watchPlace(ctx, v)
+	v.First = ""  // place has noted it; a neighbour's name may be long, and is not kept while we wait
+	var anew bool // not all watches of our state were there
+	if w.head {
+		anew, err = w.watchDir(ctx)
+	} else {
+		anew, err = w.watchPred(ctx, v.Watch, w.predMark(v))
+	}
 	if err != nil {
 		return v, false, err
 	}
@@ -154,14 +159,6 @@ func (w *waiter) step(ctx context.Context, v recipe.Verdict) (after recipe.Verdi
 		w.missed()
 	}
 	return after, false, err
-}
-
-// watchPlace sets the watches of the state that v, and the looks before, say. anew: they were not all there.
-func (w *waiter) watchPlace(ctx context.Context, v recipe.Verdict) (anew bool, err error) {
-	if w.head {
-		return w.watchDir(ctx)
-	}
-	return w.watchPred(ctx, v.Watch, w.predMark(v))
 }
 
 // watchPred watches, as watch does, the predecessor name, our own znodes, and the creation of mark, unless it watches them
@@ -224,7 +221,7 @@ func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*se
 func (w *waiter) predMark(v recipe.Verdict) string {
 	q := w.e.q
 	switch pred, _ := recipe.Parse(v.Watch); {
-	case q.Ranked, !pred.Kind.Alone(), !hasOurForm(v.Watch, pred),
+	case q.Ranked, !pred.Kind.Alone(),
 		v.Ahead == 1 && !q.Kind.Overtaken() && w.e.notified():
 		return ""
 	}

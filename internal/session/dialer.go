@@ -48,7 +48,9 @@ func (d *dialer) limit() time.Duration {
 	round, others := d.round, len(d.order) > 0
 	d.mu.Unlock()
 	least := attempt(d.s.cfg.Timeout)
-	remaining, retained := d.s.remainingLease()
+	d.s.mu.Lock()
+	remaining, retained := d.s.lease.end(true).Sub(d.s.clock.now()), d.s.retentions > 0
+	d.s.mu.Unlock()
 	switch {
 	case !retained:
 		return min(least<<min(max(round-1, 0), 10), max(d.s.cfg.Timeout, least))

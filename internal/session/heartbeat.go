@@ -97,10 +97,4 @@ func (c *conn) renewLocked(now time.Time) bool {
 		s.lease.prospect(now).Sub(now) < s.writeTook+max(s.lease.beatEvery(), shook)+t/lookPart
 }
 
-func (s *Session) remainingLease() (remaining time.Duration, retained bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lease.end(true).Sub(s.clock.now()), s.retentions > 0
-}
-
 func firstPatience(timeout time.Duration) time.Duration { return max(timeout/4, 100*time.Millisecond) }
