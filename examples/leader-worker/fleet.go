@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,10 +55,10 @@ func (f *fleet) addr() string { return f.zoo.Addr() }
 func (f *fleet) say(format string, args ...any) { fmt.Fprintf(f.out, "-- "+format+"\n", args...) }
 
 // start starts a host of that rank and returns its name.
-func (f *fleet) start(rank int) (string, error) {
+func (f *fleet) start(rank int, flags ...string) (string, error) {
 	f.last++
 	name := fmt.Sprint("host-", f.last)
-	args := append(f.args, "-zk", f.zoo.Addr(), "-name", name, "-rank", fmt.Sprint(rank))
+	args := slices.Concat(f.args, flags, []string{"-zk", f.zoo.Addr(), "-name", name, "-rank", fmt.Sprint(rank)})
 	h := &host{cmd: exec.Command(f.self, args...), ended: make(chan struct{})}
 	h.cmd.Stdout, h.cmd.Stderr = f.out, f.out
 	if err := h.cmd.Start(); err != nil {
@@ -103,6 +104,21 @@ func (f *fleet) leave(name string) error {
 		return fmt.Errorf("%s was told to leave: %w", name, h.err)
 	}
 	return nil
+}
+
+// leaveOrKill asks a host to leave, and kills it when it has not after a grace period, as Kubernetes does.
+func (f *fleet) leaveOrKill(name string) error {
+	f.say("%s is told to leave, and given a second", name)
+	h := f.hosts[name]
+	if err := h.cmd.Process.Signal(os.Interrupt); err != nil {
+		return err
+	}
+	select {
+	case <-h.ended:
+		return fmt.Errorf("%s has left: %w", name, h.err)
+	case <-time.After(time.Second):
+		return f.kill(name)
+	}
 }
 
 // instead ends a host by end, and starts another one in its place.

@@ -32,12 +32,16 @@ func main() {
 	flag.DurationVar(&w.timeout, "session-timeout", 2*time.Second, "how long the ensemble waits for a silent worker")
 	file := flag.String("journal", "", "the file into which the work is written")
 	flag.DurationVar(&s.outage, "outage", 20*time.Second, "how long all servers are down in the show")
+	deaf := flag.Bool("deaf", false, "go on when told to leave, as no worker should")
 	flag.Parse()
 	w.journal = journal(*file)
 	s.worker, s.out = w, os.Stdout
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if *deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
 	run := s.run
 	if w.name != "" {
 		run = w.run

@@ -14,7 +14,7 @@ import (
 
 // A rolling update: of three replicas one after the other is replaced, as Kubernetes does: a new one is started, and once it
 // is in line an old one is told to leave. Each update hands over once, to a new replica, and no piece of work is lost or
-// done twice, also when a replica is killed, or the servers are away meanwhile.
+// done twice, also when a replica is killed, or does not leave until it is, or the servers are away meanwhile.
 func TestARollingUpdateHandsOverOnce(t *testing.T) {
 	const updates = 20
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -30,8 +30,8 @@ func TestARollingUpdateHandsOverOnce(t *testing.T) {
 	defer client.Close()
 
 	var old []string
-	begin := func(rank int) string { // starts a replica, and returns when it is in line
-		name, err := f.start(rank)
+	begin := func(rank int, flags ...string) string { // starts a replica, and returns when it is in line
+		name, err := f.start(rank, flags...)
 		require.NoError(t, err)
 		require.NoError(t, f.until(ctx, func() (bool, error) {
 			for c, err := range admin.Queue(ctx, client, partition) {
@@ -51,9 +51,15 @@ func TestARollingUpdateHandsOverOnce(t *testing.T) {
 		before := leaders(t, work)
 		var fresh []string
 		for i, name := range old {
-			fresh = append(fresh, begin(update))
+			if update%4 == 2 && i == 0 { // it will lead, and not leave at the next update
+				fresh = append(fresh, begin(update, "-deaf"))
+			} else {
+				fresh = append(fresh, begin(update))
+			}
 			end := f.leave
 			switch {
+			case update%4 == 3 && i == 0:
+				end = f.leaveOrKill
 			case update%3 == 1 && i == 1:
 				end = f.kill
 			case update%3 == 2 && i == 1:
