@@ -10,23 +10,6 @@ import (
 	"strings"
 )
 
-// SASL is a mechanism by which a client authenticates to a server: DigestMD5, or one of the program's own. Each
-// connection negotiates again, so its methods are called repeatedly, and concurrently by several sessions of a client.
-type SASL interface {
-	// Name returns the mechanism's name, such as "DIGEST-MD5", for errors.
-	Name() string
-	// Begin begins a negotiation with the server at address host:port.
-	Begin(server string) Negotiation
-}
-
-// Negotiation is one run of a SASL mechanism, on one connection.
-type Negotiation interface {
-	// Step takes the server's challenge, nil at first, and returns the token to send to it. done: the mechanism needs no
-	// further challenge; a token that is not nil is still sent. An error gives up the connection, and another server is
-	// tried. Refused credentials are reported by the server, not by Step. ctx bounds the time for Step.
-	Step(ctx context.Context, challenge []byte) (token []byte, done bool, err error)
-}
-
 // DigestMD5 is the SASL mechanism DIGEST-MD5, for a user of the server's JAAS configuration (DigestLoginModule,
 // user_NAME="password"). The password does not cross the wire, and the server proves that it knows it too. Requests and
 // replies are neither encrypted nor signed: use TLS where others can reach the network. Access lists name the user as

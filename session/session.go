@@ -68,6 +68,23 @@ type Created struct {
 // driver, or an in-process server's, fits.
 type Dialer func(network, addr string, timeout time.Duration) (net.Conn, error)
 
+// SASL is a mechanism by which a client authenticates to a server: DigestMD5, or one of the program's own. Each
+// connection negotiates again, so its methods are called repeatedly, and concurrently by several sessions of a client.
+type SASL interface {
+	// Name returns the mechanism's name, such as "DIGEST-MD5", for errors.
+	Name() string
+	// Begin begins a negotiation with the server at address host:port.
+	Begin(server string) Negotiation
+}
+
+// Negotiation is one run of a SASL mechanism, on one connection.
+type Negotiation interface {
+	// Step takes the server's challenge, nil at first, and returns the token to send to it. done: the mechanism needs no
+	// further challenge; a token that is not nil is still sent. An error gives up the connection, and another server is
+	// tried. Refused credentials are reported by the server, not by Step. ctx bounds the time for Step.
+	Step(ctx context.Context, challenge []byte) (token []byte, done bool, err error)
+}
+
 // State is a session's state.
 type State int
 

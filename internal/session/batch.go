@@ -18,9 +18,9 @@ import (
 // Each method adds a request and returns its Result, and has the contract of Session's method of the same name. A Batch
 // is for one goroutine, and for one Do.
 type Batch struct {
-	s       *Session
-	grouped bool // see Grouped
-	asks    []answerable
+	s     *Session
+	share func(*request) // see Grouped; nil: none may share
+	asks  []answerable
 }
 
 // Result is the outcome of one request of a Batch; it is set when Do returns.
@@ -59,7 +59,7 @@ func (s *Session) Batch() *Batch { return &Batch{s: s} }
 // Grouped is Batch for the packages of this module: the creates, deletes and multis of the batch may share a transaction
 // with those of other such batches. They must come before the batch's reads, which see them, and are carried out in any
 // order among themselves.
-func (s *Session) Grouped() *Batch { return &Batch{s: s, grouped: true} }
+func (s *Session) Grouped() *Batch { return &Batch{s: s, share: share} }
 
 // Do sends the requests and waits for their replies, as long as ctx and the session last. A request that is refused
 // before any I/O, for example for a bad path, is not sent; the others are. But if one is too long, or has no room for its
@@ -92,14 +92,10 @@ func one[T any](ctx context.Context, s *Session, a *Result[T]) (T, error) {
 	return a.Value, a.Err
 }
 
-// added adds a to b. In a grouped batch a write may be a member of a group, and a list may be read together with others.
+// added adds a to b.
 func added[T any](b *Batch, a *Result[T]) *Result[T] {
-	if b.grouped && a.r != nil {
-		if a.r.touches != nil {
-			a.r.shares = maxRefusals
-		} else if a.r.op == opGetChildren2 {
-			a.r.shares = 1
-		}
+	if b.share != nil && a.r != nil {
+		b.share(a.r)
 	}
 	b.asks = append(b.asks, a)
 	return a

@@ -171,13 +171,8 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 	if r.op != opPing {
 		c.s.watches.answered(c, header.zxid)
 	}
-	if r.members != nil {
-		if r.op == opMultiRead {
-			err = c.answerLists(r, header, d.b, size)
-		} else {
-			err = c.answerGroup(r, header, d.b)
-		}
-		if err != nil {
+	if r.split != nil {
+		if err = r.split(r, header, d.b, size); err != nil {
 			r.unreadable = err
 			c.fail(err) // first: calls that get the error send again, and must not find this conn
 			c.failCalls(r, err)

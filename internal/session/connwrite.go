@@ -168,13 +168,10 @@ func (c *conn) flush(first *request, buf []byte) (out []byte, more bool, err err
 func (c *conn) nextLocked() *request {
 	first := c.queue.pop()
 	c.expectLocked(first)
-	switch {
-	case first.shares == 0:
+	if first.shares == 0 {
 		return first
-	case first.op == opGetChildren2:
-		return c.gatherListsLocked(first)
 	}
-	return c.gatherLocked(first)
+	return first.gather(c, first)
 }
 
 // fullLocked reports whether r has to wait until replies have come.
@@ -199,4 +196,64 @@ func (c *conn) write(b []byte) error {
 		}
 	}
 	return nil
+}
+
+// longReply is the length from which the replies to lists and reads are asked for one at a time.
+const longReply = 16 << 10
+
+// Other clients determine how long the reply to a list or read is: of a hundred thousand contenders, of names of 1 MB each, of
+// data. A burst of calls on such a lock would ask for many such replies at once, and the next heartbeat's reply would come
+// behind all of them. So a conn has one list or read in flight whose last reply was longer than longReply, and of a path
+// that has not been read on this conn, one until its reply has come.
+
+const (
+	repliesKept = 4096 // paths that a conn remembers
+	unanswered  = -1   // the first reply has not come
+)
+
+type replyKey struct {
+	op   int32
+	path string
+}
+
+// keyOf returns the key of r in conn.replies, or false if its reply is short.
+func keyOf(r *request) (replyKey, bool) {
+	return replyKey{r.op, r.path}, r.op == opGetChildren2 || r.op == opGetData
+}
+
+// mustWaitLocked reports whether r, which is about to be sent, has to wait for the reply to a list or read in flight.
+func (c *conn) mustWaitLocked(r *request) bool {
+	key, ok := keyOf(r)
+	if !ok {
+		return false
+	}
+	size, known := c.replies[key]
+	return known && (size == unanswered || size > longReply && c.pending.long > 0)
+}
+
+// expectLocked notes that r is about to be sent.
+func (c *conn) expectLocked(r *request) {
+	key, ok := keyOf(r)
+	if !ok {
+		return
+	}
+	size, known := c.replies[key]
+	if r.long = size > longReply; known {
+		return
+	}
+	if len(c.replies) >= repliesKept {
+		clear(c.replies)
+	}
+	c.replies[key] = unanswered
+}
+
+// answeredLocked notes that the reply to r has come. After a multiRead's the lists are as if they had not been read, until
+// answerList.
+func (c *conn) answeredLocked(r *request, size int) {
+	if key, ok := keyOf(r); ok {
+		c.replies[key] = size
+	}
+	for _, m := range r.members {
+		delete(c.replies, replyKey{m.op, m.path})
+	}
 }

@@ -34,6 +34,15 @@ const (
 	quarantineLasts = 16       // groups in which untried creates keep apart after a refusal for a missing directory
 )
 
+// share lets r, of a grouped batch, be a member of a group if it is a write, and be read together with others if it is a list.
+func share(r *request) {
+	if r.touches != nil {
+		r.shares, r.gather = maxRefusals, (*conn).gatherLocked
+	} else if r.op == opGetChildren2 {
+		r.shares, r.gather = 1, (*conn).gatherListsLocked
+	}
+}
+
 // claims are the znodes that the members of a group are about.
 type (
 	claims map[string]claim
@@ -100,13 +109,12 @@ func (c *conn) gatherLocked(first *request) *request {
 	if len(members) == 1 {
 		return first
 	}
-	return c.groupLocked(opMulti, "group", members, size)
+	g := c.groupLocked(opMulti, "group", members, size)
+	g.split = c.answerGroup
+	return g
 }
 
-const (
-	opFrame     = 12 // offset of a request's body, behind length, xid and opcode
-	multiHeader = 9  // bytes of the header before each operation or result of a multi, and behind the last
-)
+const opFrame = 12 // offset of a request's body, behind length, xid and opcode
 
 // groupLocked returns the request that carries out members, an opMulti or opMultiRead; size is the length of their frames.
 func (c *conn) groupLocked(op int32, name string, members []*request, size int) *request {
@@ -128,7 +136,7 @@ func (c *conn) groupLocked(op int32, name string, members []*request, size int) 
 }
 
 // answerGroup splits the reply to a group among its members. An error: the reply does not fit the group.
-func (c *conn) answerGroup(g *request, header replyHeader, body []byte) error {
+func (c *conn) answerGroup(g *request, header replyHeader, body []byte, _ int) error {
 	d := decoder{b: body}
 	results := slices.Collect(d.results(opMulti))
 	ops := 0
@@ -198,14 +206,6 @@ func (c *conn) answerRefused(g *request, header replyHeader, results []result, f
 
 // errTogether says that a request had no effect because of another one with which it was sent.
 var errTogether = fmt.Errorf("%w: refused together with another", ErrNotSent)
-
-// sendAgain has the calls of requests, which had no effect, send them again (deliver), and the reads behind them.
-func sendAgain(requests []*request, why error) {
-	for _, r := range requests {
-		r.shares = max(r.shares-1, 0)
-		r.fail(why)
-	}
-}
 
 // refusedBy reports whether r, a create that was refused together with another, would be refused alone, as the list behind it
 // says: there is no such directory. Then r has that answer.

@@ -110,6 +110,8 @@ func (s *Session) beginOp(r *request, code int32, path string, e effect) []byte 
 	return appendString(appendMultiHeader(r.frame, code, false), s.join(path))
 }
 
+const multiHeader = 9 // bytes of the header before each operation or result of a multi, and behind the last
+
 func appendMultiHeader(b []byte, op int32, done bool) []byte {
 	return appendInt(appendBool(appendInt(b, op), done), -1)
 }

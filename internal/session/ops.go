@@ -175,15 +175,15 @@ func (s *Session) create(path string, data []byte, mode Mode, acl []zk.ACL) *Res
 // Container. A missing chroot is an error (ErrConfig), or with Config.CreateChroot is made as well. A znode that exists is
 // left as it is, whatever its kind. Any number of clients may do this at once.
 func (s *Session) CreateAll(ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL) error {
-	return s.createAll(ctx, false, path, data, mode, acl)
+	return s.createAll(ctx, s.Batch, path, data, mode, acl)
 }
 
 // CreateAllGrouped is CreateAll whose creates may be members of a group (see Grouped).
 func (s *Session) CreateAllGrouped(ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL) error {
-	return s.createAll(ctx, true, path, data, mode, acl)
+	return s.createAll(ctx, s.Grouped, path, data, mode, acl)
 }
 
-func (s *Session) createAll(ctx context.Context, grouped bool, path string, data []byte, mode Mode, acl []zk.ACL) error {
+func (s *Session) createAll(ctx context.Context, batch func() *Batch, path string, data []byte, mode Mode, acl []zk.ACL) error {
 	if err := CheckPath(path); err != nil {
 		return err
 	}
@@ -194,14 +194,14 @@ func (s *Session) createAll(ctx context.Context, grouped bool, path string, data
 	if path == "/" && chroot > 0 {
 		return s.checkChroot(ctx)
 	}
-	return s.createPath(ctx, grouped, s.join(path), chroot, data, mode, acl)
+	return s.createPath(ctx, batch, s.join(path), chroot, data, mode, acl)
 }
 
 // createPath makes the znode full, but not the first chroot bytes of its path. It tries full first: usually only that is
 // missing, and the parents may be closed to us.
-func (s *Session) createPath(ctx context.Context, grouped bool, full string, chroot int, data []byte, mode Mode, acl []zk.ACL) error {
+func (s *Session) createPath(ctx context.Context, batch func() *Batch, full string, chroot int, data []byte, mode Mode, acl []zk.ACL) error {
 	for {
-		err := s.createOne(ctx, grouped, full, data, mode, acl)
+		err := s.createOne(ctx, batch, full, data, mode, acl)
 		switch up := strings.LastIndexByte(full, '/'); {
 		case err == nil || errors.Is(err, zk.ErrNodeExists):
 			return nil
@@ -210,7 +210,7 @@ func (s *Session) createPath(ctx context.Context, grouped bool, full string, chr
 		case errors.Is(err, zk.ErrNoNode) && up <= chroot:
 			err = s.checkChroot(ctx) // nil: another client has made it meanwhile
 		case errors.Is(err, zk.ErrNoNode):
-			err = s.createPath(ctx, grouped, full[:up], chroot, nil, Persistent, acl)
+			err = s.createPath(ctx, batch, full[:up], chroot, nil, Persistent, acl)
 		case errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && s.Err() == nil:
 			err = nil // making it twice is harmless: try again
 		case errors.Is(err, ErrUnknownOutcome):
@@ -232,9 +232,9 @@ func (s *Session) checkChroot(ctx context.Context) error {
 
 // createOne makes the znode full, a path with the chroot. Below a parent that is closed to us, the server refuses the create
 // even if the znode exists, which is all that matters then.
-func (s *Session) createOne(ctx context.Context, grouped bool, full string, data []byte, mode Mode, acl []zk.ACL) error {
+func (s *Session) createOne(ctx context.Context, batch func() *Batch, full string, data []byte, mode Mode, acl []zk.ACL) error {
 	path := s.strip(full)
-	b := &Batch{s: s, grouped: grouped}
+	b := batch()
 	added(b, s.createFull(full, path, data, mode, acl))
 	err := b.Do(ctx)
 	if !errors.Is(err, zk.ErrNoAuth) {

@@ -39,8 +39,10 @@ type request struct {
 	prev, next *request // in a requestQueue
 
 	// See group.go.
-	shares  int        // how often it may still be sent together with requests of other calls
-	members []*request // the writes that this group carries out, or the lists that this multiRead reads
+	shares  int                                                               // how often it may still be sent together with requests of other calls
+	gather  func(*conn, *request) *request                                    // if shares > 0: adds those that join it
+	members []*request                                                        // the writes that this group carries out, or the lists that this multiRead reads
+	split   func(g *request, header replyHeader, body []byte, size int) error // if there are members: gives them their parts of the reply
 
 	touches []touch // one for each operation of a create, delete or multi; else nil
 
@@ -87,6 +89,14 @@ func (r *request) fail(err error) {
 	if r.done != nil {
 		r.err = err
 		close(r.done)
+	}
+}
+
+// sendAgain has the calls of requests, which had no effect, send them again (deliver), and the reads behind them.
+func sendAgain(requests []*request, why error) {
+	for _, r := range requests {
+		r.shares = max(r.shares-1, 0)
+		r.fail(why)
 	}
 }
 

@@ -159,21 +159,22 @@ func (c *cluster) control(e *Ensemble) Control {
 		}
 		return nil
 	}
-	resume := request(func(ctx context.Context, id string) error {
-		_, err := c.engine.ContainerUnpause(ctx, id, client.ContainerUnpauseOptions{})
-		return err
-	})
+	// A signal to the server, which is the container's first process: the engine's own pause freezes a control group, and gives
+	// up on a busy machine.
+	signal := func(name string) func(int) error {
+		return request(func(ctx context.Context, id string) error {
+			_, err := c.engine.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: name})
+			return err
+		})
+	}
 	return Control{
 		Kill: request(func(ctx context.Context, id string) error {
 			_, err := c.engine.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: "KILL"})
 			return errors.Join(err, c.ended(ctx, id))
 		}),
-		Start: start,
-		Pause: request(func(ctx context.Context, id string) error {
-			_, err := c.engine.ContainerPause(ctx, id, client.ContainerPauseOptions{})
-			return err
-		}),
-		Resume: resume,
+		Start:  start,
+		Pause:  signal("STOP"),
+		Resume: signal("CONT"),
 		Isolate: func(i int) error {
 			cut[i] = true
 			return request(func(ctx context.Context, id string) error {
