@@ -214,9 +214,11 @@ func WithContainer() LockOption {
 }
 
 // WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode: a released hold is
-// passed to the next call that waits in the process, in order of arrival, without a request.
+// passed to the next call that waits, in order of arrival, without a request. TryLock is busy while another call of the process is in
+// line.
 //
-// Once another process waits, a process hands on for a tenth of a second more; then its calls go to the end of the line. Locks share a znode if they agree in path, WithOwner, WithACL and WithContainer.
+// Once another process waits, a process hands on for a tenth of a second more; then its calls go to the end. Locks share a znode if
+// they agree in path, WithOwner, WithACL and WithContainer.
 //
 // Holds that follow each other on one znode have the same token.
 func WithLocalHandoff() LockOption {

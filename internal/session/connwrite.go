@@ -182,7 +182,8 @@ func (c *conn) fullLocked(r *request) bool {
 // write sends b in chunks, each within one patience: a long request on a slow link is not taken for a dead connection.
 func (c *conn) write(b []byte) error {
 	for len(b) > 0 {
-		if err := c.net.SetWriteDeadline(time.Now().Add(c.s.patience())); err != nil {
+		_, unheard := c.quiet(c.s.clock.stamp()) // meanwhile no heartbeat looks
+		if err := c.net.SetWriteDeadline(time.Now().Add(c.s.patience() - unheard)); err != nil {
 			return c.readError(err)
 		}
 		n, err := c.net.Write(b[:min(len(b), maxKept)])

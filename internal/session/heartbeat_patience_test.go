@@ -136,3 +136,30 @@ func TestACancelledCallIsNotLate(t *testing.T) {
 		})
 	}
 }
+
+// A server that reads nothing any more is given up within one patience, also when a request blocks meanwhile, since it finds buffers full.
+func TestAWriteThatBlocksDoesNotProlongTheWaitForASilentServer(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		gone := make(chan time.Time, 10)
+		s := open(t, srv, func(c *session.Config) {
+			c.Timeout = 20 * time.Second // pings go every second, and are answered within five
+			c.OnState = func(ch session.Change) {
+				if ch.State != session.Connected {
+					gone <- time.Now()
+				}
+			}
+		})
+		node := ephemeral(t, s)
+		retain(t, s, node)
+		time.Sleep(time.Minute)
+		srv.Inject(fault.Freeze())
+		frozen := time.Now()
+		for range 20 { // the first has no answer when the one that finds the connection's buffer full blocks
+			time.Sleep(200 * time.Millisecond)
+			s.Go(func(ctx context.Context) { _, _ = s.Set(ctx, node, make([]byte, 15<<10), -1) })
+		}
+		require.Less(t, (<-gone).Sub(frozen), 7*time.Second)
+		require.NoError(t, s.Err())
+		srv.DropConnections()
+	})
+}

@@ -140,7 +140,9 @@ func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, err
 	q := qs.openAndLock(lock)
 	if q.state != empty {
 		defer q.mu.Unlock()
-		return nil, queue.Busy(q.placeLocked(len(q.waiters)))
+		at := q.placeLocked(len(q.waiters))
+		at.Ahead = max(at.Ahead, 1) // the call that enters, tries, or gives up
+		return nil, queue.Busy(at)
 	}
 	q.state = trying
 	q.mu.Unlock()
