@@ -20,6 +20,7 @@ import (
 
 	"github.com/zklock/locker/internal/doctor"
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/tests/ensemble"
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
@@ -178,14 +179,12 @@ func TestUnequalServersAndOnesThatAreDownAreFound(t *testing.T) {
 	f, err := srv.Follower()
 	require.NoError(t, err)
 	f.LimitSessions(4*time.Second, 20*time.Second)
-	down, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, down.Close())
-	r := examine(t, srv.Addr()+","+f.Addr()+","+down.Addr().String(), doctor.Config{})
+	down := "127.0.0.1:" + ensemble.Port(t)
+	r := examine(t, srv.Addr()+","+f.Addr()+","+down, doctor.Config{})
 	require.Len(t, r.Servers, 3)
 	assert.Equal(t, []string{"leader", "follower", ""}, []string{r.Servers[0].Mode, r.Servers[1].Mode, r.Servers[2].Mode})
 	found(t, r, doctor.Danger, "servers differ in maxSessionTimeout")
-	found(t, r, doctor.Warning, down.Addr().String()+" does not serve this client: connection refused")
+	found(t, r, doctor.Warning, down+" does not serve this client: connection refused")
 }
 
 func TestAnEnsembleThatServesNoClientIsFound(t *testing.T) {

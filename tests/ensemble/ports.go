@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"testing"
 )
 
 const loopback = "127.0.0.1"
@@ -51,3 +52,18 @@ func claimPort() (*claim, error) {
 func (c *claim) addr() string { return net.JoinHostPort(loopback, c.port) }
 
 func (c *claim) release() error { return c.held.Close() }
+
+// Port reserves a TCP port of 127.0.0.1 until the test ends, on which nothing listens.
+func Port(tb testing.TB) string {
+	tb.Helper()
+	c, err := claimPort()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := c.release(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return c.port
+}

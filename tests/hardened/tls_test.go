@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -73,12 +72,10 @@ func TestLocksWorkByClientCertificates(t *testing.T) {
 	own, trusted := filepath.Join(dir, "server.pem"), filepath.Join(dir, "authority.pem")
 	require.NoError(t, os.WriteFile(own, append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), cert...), 0o600))
 	require.NoError(t, os.WriteFile(trusted, a.pem, 0o600))
-	l, err := net.Listen("tcp", "127.0.0.1:0") // for a port that is free
-	require.NoError(t, err)
-	secure := l.Addr().(*net.TCPAddr)
-	require.NoError(t, l.Close())
+	port := ensemble.Port(t)
+	secure := "127.0.0.1:" + port
 	ensemble.Start(t, 1, ensemble.WithConfig("serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
-		fmt.Sprintf("secureClientPort=%d", secure.Port), "secureClientPortAddress=127.0.0.1",
+		"secureClientPort="+port, "secureClientPortAddress=127.0.0.1",
 		"ssl.keyStore.location="+own, "ssl.keyStore.type=PEM", "ssl.trustStore.location="+trusted, "ssl.trustStore.type=PEM",
 		"ssl.clientAuth=need", "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider"))
 
@@ -88,17 +85,17 @@ func TestLocksWorkByClientCertificates(t *testing.T) {
 		return zklock.WithTLS(&tls.Config{RootCAs: pool, Certificates: certs, MinVersion: tls.VersionTLS12})
 	}
 	ann := as(a.pair(t, "ann"))
-	life(t, secure.String(), "/locks/a", ann)
+	life(t, secure, "/locks/a", ann)
 
 	acl := zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "x509", ID: "CN=ann"})
-	_, hold, err := dial(t, secure.String(), ann).Mutex("/locks/anns", acl).Lock(locktest.Within(t, soon))
+	_, hold, err := dial(t, secure, ann).Mutex("/locks/anns", acl).Lock(locktest.Within(t, soon))
 	require.NoError(t, err)
 	require.NoError(t, hold.Unlock())
-	_, _, err = dial(t, secure.String(), as(a.pair(t, "bob"))).Mutex("/locks/anns").Lock(locktest.Within(t, soon))
+	_, _, err = dial(t, secure, as(a.pair(t, "bob"))).Mutex("/locks/anns").Lock(locktest.Within(t, soon))
 	require.ErrorIs(t, err, zk.ErrNoAuth)
 
 	for who, opt := range map[string]zklock.Option{"a client without a certificate": as(), "a stranger": as(newAuthority(t).pair(t, "ann"))} {
-		_, err = zklock.Dial(locktest.Within(t, 3*time.Second), secure.String(), opt)
+		_, err = zklock.Dial(locktest.Within(t, 3*time.Second), secure, opt)
 		require.Error(t, err, who)
 		t.Log(who, "gets:", err)
 	}
