@@ -11,11 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/zklock/locker/internal/queue"
 	zksession "github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/session"
-	"github.com/zklock/locker/zklock/internal/handoff"
 )
 
 // Client is a program's access to its locks. It keeps one ZooKeeper session, and opens the next when that has ended. One Client
@@ -30,8 +28,8 @@ type Client struct {
 
 	present atomic.Pointer[present]
 
-	use     inUse           // what Status shows
-	handoff *handoff.Queues // of goroutines that share a place in line
+	use   inUse       // what Status shows
+	local localQueues // of WithLocalHandoff
 
 	ends sync.WaitGroup // what Close waits for: acquisitions that have not ended, and goroutines of spawn
 	mu   sync.Mutex     // held to cancel ctx, and to add to ends before that: afterwards Close may be waiting for ends
@@ -65,8 +63,6 @@ func Open(connect string, opts ...Option) (*Client, error) {
 	c := &Client{connect: connect, opts: o, log: cmp.Or(o.session.Logger, slog.New(slog.DiscardHandler)),
 		use: inUse{waits: map[*waiting]struct{}{}, holds: map[*acquisition]struct{}{}}}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	c.handoff = handoff.New(handoff.Config{Context: c.ctx, Go: c.spawn, Logger: c.log,
-		GiveUp: func(ctx context.Context, t *queue.Ticket) { c.giveUp(ctx, t) }, Unreachable: c.unreachable})
 	first, err := c.start()
 	if err != nil {
 		c.cancel(closedError{})

@@ -151,7 +151,7 @@ func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 			return func() {}
 		}, time.Second},
 	} {
-		for kind := range kindsOfDo(&locktest.Client{Client: nil}, []string{"/m/a", "/m/b"}) {
+		for kind := range kindsOfDo(&locktest.Client{Client: &zklock.Client{}}, []string{"/m/a", "/m/b"}) {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				locktest.Simulate(t, func(s *locktest.Sim) {
 					var c *locktest.Client
@@ -188,7 +188,7 @@ func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 
 // errors.Is distinguishes: not run; run, and the lock lost; run, and the lock held (scenario 64).
 func TestDosErrorTellsWhetherTheWorkWasRunAndHeld(t *testing.T) {
-	for kind := range kindsOfDo(&locktest.Client{}, []string{"/m/a", "/m/b"}) {
+	for kind := range kindsOfDo(&locktest.Client{Client: &zklock.Client{}}, []string{"/m/a", "/m/b"}) {
 		t.Run(kind, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				c, other, dirs := s.Client(), s.Client(), dirs(s, 2)

@@ -6,7 +6,7 @@ import (
 
 // LocalQueues returns how many local queues a client has.
 func LocalQueues(c *Client) int {
-	return c.handoff.Len()
+	return c.local.Len()
 }
 
 // HeardGone notifies h that its znode was deleted.

@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,7 +16,6 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/zklock/internal/handoff"
 )
 
 // ticket is the znode, or set of znodes, behind a hold: a *queue.Ticket that holds, or with local handoff a *handoff.Turn
@@ -36,17 +34,20 @@ type ticket interface {
 
 // lock is what all kinds of locks have in common: paths, options, Client. It stores no ownership.
 type lock struct {
-	c       *Client
-	noun    string   // what it is, for messages
-	path    string   // of a MultiLock all of them, for messages
-	dirs    []string // its path, or a MultiLock's paths
-	o       lockOptions
-	data    []byte        // the contenders'
-	err     error         // of the path or the options: reported by every call
-	size    *queue.Size   // of a semaphore; nil for the others
-	rank    int           // of an election's candidates
-	handoff *handoff.Lock // nil without local handoff
+	c     *Client
+	noun  string   // what it is, for messages
+	path  string   // of a MultiLock all of them, for messages
+	dirs  []string // its path, or a MultiLock's paths
+	o     lockOptions
+	data  []byte      // the contenders'
+	err   error       // of the path or the options: reported by every call
+	size  *queue.Size // of a semaphore; nil for the others
+	rank  int         // of an election's candidates
+	enter entrance    // an option's; nil: obtain
 }
+
+// entrance is how a call takes its place in line: it returns a ticket that holds. After an error that may be a nil pointer.
+type entrance func(context.Context, *waiting) (ticket, error)
 
 // contenderKind returns the kind that the contenders' names tell.
 func contenderKind(kind string) recipe.Kind {
@@ -81,8 +82,8 @@ func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
 	}
 	l.o, l.err = newLockOptions(noun, opts)
 	l.data = l.o.identity().Encode()
-	if l.err == nil && l.o.handoff {
-		l.handoff = l.handoffLock()
+	if l.err == nil && l.o.entrance != nil {
+		l.enter, l.err = l.o.entrance(l)
 	}
 	return l
 }
@@ -197,19 +198,16 @@ func (l *lock) take(ctx context.Context, w *waiting) (*Hold, error) {
 	return l.c.newHold(t, w, l.o), nil
 }
 
-// queueUp returns a ticket that holds: a new one, or with local handoff a turn. After an error it may be a nil pointer.
+// queueUp returns a ticket that holds. After an error it may be a nil pointer.
 func (l *lock) queueUp(ctx context.Context, w *waiting) (ticket, error) {
-	switch {
-	case l.handoff != nil && w.info.Try:
-		return l.c.handoff.TryLock(ctx, l.handoff, w)
-	case l.handoff != nil:
-		return l.c.handoff.Lock(ctx, l.handoff, w)
+	if l.enter != nil {
+		return l.enter(ctx, w)
 	}
 	return l.obtain(ctx, w.info, w)
 }
 
 // obtain returns a ticket that holds. If its session ends, it queues again in the next one.
-func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Caller) (t *queue.Ticket, err error) {
+func (l *lock) obtain(ctx context.Context, call LockInfo, caller queue.Caller) (t *queue.Ticket, err error) {
 	var aside queue.LineError // the place of a candidate that has stepped aside, until it has entered again
 	defer func() {
 		if err != nil && aside.Ahead > 0 && errors.Is(err, ctx.Err()) && !errors.As(err, new(queue.LineError)) {
@@ -218,7 +216,7 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Calle
 	}()
 	queues := l.queues(ctx, call)
 	for i := range queues {
-		queues[i].Queued, queues[i].Retried = progress.Queued, progress.Retried
+		queues[i].Caller = caller
 	}
 	for {
 		var s *session.Session
@@ -247,7 +245,7 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Calle
 			return nil, l.c.ended(ctx, err)
 		}
 		queues[0].Since = 0
-		progress.Retried(err) // our session is over, or our znode is gone: take another place
+		caller.Retried(err) // our session is over, or our znode is gone: take another place
 	}
 }
 
@@ -410,15 +408,4 @@ func (c *Client) unreachable(ctx context.Context, path string) error {
 		err = s.Sync(ctx, path)
 	}
 	return err
-}
-
-// handoffLock describes a mutex with local handoff. Key has the path and all options that its znode depends on.
-func (l *lock) handoffLock() *handoff.Lock {
-	o, queuer := l.o, *l
-	rest := fmt.Appendf(nil, "%t %#v\n%s", o.container, o.acl, l.data)
-	return &handoff.Lock{Key: handoff.Key{Path: l.path, Rest: sha256.Sum256(rest)},
-		Self: contender.Describe(l.data),
-		Acquire: func(ctx context.Context, try bool, c handoff.Caller) (*queue.Ticket, error) {
-			return queuer.obtain(ctx, LockInfo{Kind: kindMutex, Try: try}, c)
-		}}
 }

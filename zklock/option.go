@@ -132,7 +132,7 @@ type lockOptions struct {
 	owner                string
 	data                 []byte // a candidate's value
 	acl                  []zk.ACL
-	handoff              bool
+	entrance             func(lock) (entrance, error)
 	kind                 string // for others who look, where the znode's name does not tell; else ""
 }
 
@@ -162,8 +162,6 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 		err = fmt.Errorf("%w: WithReentrancy is not for a %s: each call takes permits of its own", ErrInvalid, noun)
 	case o.reentrant && noun == nounElection:
 		err = fmt.Errorf("%w: WithReentrancy is not for an %s: a candidate leads once", ErrInvalid, noun)
-	case o.handoff && noun != nounMutex:
-		err = fmt.Errorf("%w: WithLocalHandoff is for a mutex; this is a %s", ErrInvalid, noun)
 	}
 	if o.acl == nil {
 		o.acl = openToAll
@@ -211,16 +209,4 @@ func WithACL(acl ...zk.ACL) LockOption {
 // last contender has gone. Use it when the set of keys is unbounded. Default: the directory stays.
 func WithContainer() LockOption {
 	return LockOption{func(o *lockOptions) error { o.container = true; return nil }}
-}
-
-// WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode: a released hold is
-// passed to the next call that waits, in order of arrival, without a request. TryLock is busy while another call of the process is in
-// line.
-//
-// Once another process waits, a process hands on for a tenth of a second more; then its calls go to the end. Locks share a znode if
-// they agree in path, WithOwner, WithACL and WithContainer.
-//
-// Holds that follow each other on one znode have the same token.
-func WithLocalHandoff() LockOption {
-	return LockOption{func(o *lockOptions) error { o.handoff = true; return nil }}
 }

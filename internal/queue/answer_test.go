@@ -12,7 +12,6 @@ import (
 
 	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
@@ -27,7 +26,7 @@ var ends = map[string]struct {
 }{
 	"a release":            {[]queue.Queue{aMutex()}, fault.OpDelete, false, (*queue.Ticket).Leave},
 	"a release by a mark":  {[]queue.Queue{aMutex()}, fault.OpMulti, true, (*queue.Ticket).Leave},
-	"a release of several": {[]queue.Queue{{Dir: "/l", Kind: recipe.Lock, ACL: session.WorldACL()}, {Dir: "/m", Kind: recipe.Lock, ACL: session.WorldACL()}}, fault.OpMulti, false, (*queue.Ticket).Leave},
+	"a release of several": {[]queue.Queue{mutexIn("/l"), mutexIn("/m")}, fault.OpMulti, false, (*queue.Ticket).Leave},
 	"new data": {[]queue.Queue{aMutex()}, fault.OpSetData, false, func(t *queue.Ticket, ctx context.Context) error {
 		return t.SetData(ctx, []byte("new"))
 	}},
@@ -118,7 +117,7 @@ func TestATryThatHasFoundTheLockBusySaysSo(t *testing.T) {
 func TestAResizeThatIsStoppedSaysWhatHasStoppedIt(t *testing.T) {
 	eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
 		size := queue.NewSize(2)
-		q := queue.Queue{Dir: "/s", Kind: recipe.Permits, Permits: 1, Size: size, ACL: session.WorldACL()}
+		q := permitsOf(size, 1)
 		enter(t, q, open(t, srv))
 		lost := srv.Inject(fault.CloseBefore().Op(fault.OpSetData).Once())
 		if err := size.Resize(ctx, s, q, 3); err != nil {
@@ -132,7 +131,7 @@ func TestAResizeThatIsStoppedSaysWhatHasStoppedIt(t *testing.T) {
 func TestAWaitThatCanNotEndSaysSo(t *testing.T) {
 	eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
 		size := queue.NewSize(2)
-		q := queue.Queue{Dir: "/s", Kind: recipe.Permits, Permits: 2, Size: size, ACL: session.WorldACL()}
+		q := permitsOf(size, 2)
 		other := open(t, srv)
 		require.NoError(t, enter(t, q, other).Wait(within(t, soon)))
 		waits := wait(enter(t, q, s), ctx)

@@ -183,9 +183,7 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 			if found {
 				return t.checkDirectories(ctx)
 			}
-			if retried := t.entries[0].q.Retried; retried != nil {
-				retried(err)
-			}
+			t.entries[0].q.Caller.Retried(err)
 		default:
 			doubt = doubt || !refusal(err)
 			return t.entries[0].q.refused(err)

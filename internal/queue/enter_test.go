@@ -13,8 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/queue"
-	"github.com/zklock/locker/internal/session"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
@@ -63,6 +61,12 @@ var reversed = relisted(func(names [][]byte) [][]byte {
 	return names
 })
 
+// onRetry is a caller that acts when a step is made again.
+type onRetry func()
+
+func (onRetry) Queued(queue.Line) {}
+func (act onRetry) Retried(error) { act() }
+
 func TestACreateThatTheFirstLookMissesIsNotLeftBehindWhenCtxEndsBeforeTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/a", nil))
@@ -71,7 +75,8 @@ func TestACreateThatTheFirstLookMissesIsNotLeftBehindWhenCtxEndsBeforeTheNext(t 
 		defer cancel()
 		srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Once())
 		missed := missedByTheFirstLook(srv)
-		q := queue.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL(), Retried: func(error) { cancel() }}
+		q := mutexIn("/a")
+		q.Caller = onRetry(cancel)
 		_, err := queue.Enter(ctx, s, q)
 		require.ErrorIs(t, err, context.Canceled)
 		require.EqualValues(t, 1, missed.Load())
@@ -93,7 +98,7 @@ func TestTheSweeperDeletesAllThatOneContenderHasMade(t *testing.T) {
 		held := srv.Inject(fault.Hold().Op(fault.OpSync).After(1))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		_, err := queue.Enter(ctx, s, queue.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()})
+		_, err := queue.Enter(ctx, s, mutexIn("/a"))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.EqualValues(t, 1, missed.Load())
 		require.Len(t, srv.Children("/a"), 2)
@@ -153,7 +158,7 @@ func TestScenario76_OnlyPlacesOfOneTransactionAreAdopted(t *testing.T) {
 				var queues, others []queue.Queue
 				for _, dir := range []string{"/a", "/b"} {
 					require.NoError(t, srv.Create(dir, nil))
-					others = append(others, queue.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
+					others = append(others, mutexIn(dir))
 				}
 				s, other := open(t, srv), open(t, srv)
 				for _, dir := range missed {
@@ -163,13 +168,13 @@ func TestScenario76_OnlyPlacesOfOneTransactionAreAdopted(t *testing.T) {
 				lost := srv.Inject(fault.CloseAfter().Op(fault.OpMulti).Path("/a/*").Session(s.ID()).Times(2))
 				var rival *queue.Ticket
 				queues = slices.Clone(others)
-				queues[0].Retried = func(error) {
+				queues[0].Caller = onRetry(func() {
 					if rival == nil {
 						var err error
 						rival, err = queue.Enter(within(t, soon), other, others...)
 						require.NoError(t, err)
 					}
-				}
+				})
 				ticket, err := queue.Enter(within(t, soon), s, queues...)
 				require.NoError(t, err)
 				require.Equal(t, 2, lost.Hits())
@@ -208,7 +213,7 @@ func TestScenario76_OfTwoOwnPlacesTheFirstIsAdopted(t *testing.T) {
 				lost := srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Times(2))
 				missed := missedByTheFirstLook(srv)
 				srv.Inject(fault.Garble(turn).Op(fault.OpGetChildren2))
-				ticket, err := queue.Try(within(t, soon), s, queue.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()})
+				ticket, err := queue.Try(within(t, soon), s, mutexIn("/a"))
 				require.NoError(t, err, "nobody else is there")
 				require.Equal(t, 2, lost.Hits())
 				require.EqualValues(t, 1, missed.Load())
@@ -236,7 +241,7 @@ func TestScenario76_APlaceThatIsNotAdoptedIsNotLeftBehindWhereTheLookMissesIt(t 
 			}
 			return names
 		})).Op(fault.OpGetChildren2))
-		ticket := enter(t, queue.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()}, s)
+		ticket := enter(t, mutexIn("/a"), s)
 		require.Equal(t, 2, lost.Hits())
 		require.EqualValues(t, 1, missed.Load())
 		require.True(t, late.Load())

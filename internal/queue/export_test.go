@@ -11,6 +11,3 @@ func Sweeping(s *session.Session) bool {
 	defer w.mu.Unlock()
 	return w.running
 }
-
-// NewTicket is newTicket for one queue.
-func NewTicket(q Queue) *Ticket { return newTicket(nil, []Queue{q}) }

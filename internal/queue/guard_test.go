@@ -10,7 +10,6 @@ import (
 
 	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
@@ -144,7 +143,7 @@ func multiRun(t *testing.T, f func(t *testing.T, srv *zktest.Server, s *session.
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var queues []queue.Queue
 		for _, dir := range []string{"/a", "/b"} {
-			queues = append(queues, queue.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
+			queues = append(queues, mutexIn(dir))
 		}
 		f(t, srv, open(t, srv), queues)
 	})

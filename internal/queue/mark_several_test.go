@@ -9,7 +9,6 @@ import (
 
 	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
@@ -18,9 +17,9 @@ import (
 // a queue in which it was first.
 func TestSeveralPlacesAreLeftWithAMarkEach(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		both := []queue.Queue{{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()}, {Dir: "/b", Kind: recipe.Lock, ACL: session.WorldACL()}}
+		both := []queue.Queue{mutexIn("/a"), mutexIn("/b")}
 		one := func(dir string, s *session.Session) (*queue.Ticket, <-chan error) {
-			ticket, err := queue.Enter(within(t, soon), s, queue.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
+			ticket, err := queue.Enter(within(t, soon), s, mutexIn(dir))
 			require.NoError(t, err)
 			return ticket, wait(ticket, within(t, time.Hour))
 		}
@@ -64,7 +63,7 @@ func TestSeveralPlacesAreLeftWithAMarkEach(t *testing.T) {
 func placeInAll(t *testing.T, srv *zktest.Server, dirs ...string) placed {
 	var queues []queue.Queue
 	for _, dir := range dirs {
-		queues = append(queues, queue.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
+		queues = append(queues, mutexIn(dir))
 	}
 	s := open(t, srv)
 	ticket, err := queue.Enter(within(t, soon), s, queues...)

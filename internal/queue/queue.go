@@ -30,14 +30,10 @@ type Queue struct {
 	Container bool     // make the directory a container, which the ensemble removes when it is empty
 	Data      []byte   // of the contender's znode: who we are
 
-	// Describe makes a name for messages from a contender's data, "" if they have none; nil: nothing is read for it.
+	// Describe makes a name for messages from a contender's data; "" if they have none.
 	Describe func(data []byte) string
-	// Queued, if not nil, is called with the place in line once it is taken, and when it or the holder is seen to change.
-	Queued func(Line)
-	// Retried, if not nil, is called when an attempt to take a place has failed and is repeated.
-	Retried func(error)
-	// Log, if not nil, gets a warning when a waiter finds a change that the ensemble did not report to it.
-	Log *slog.Logger
+	Caller   Caller       // who wants it
+	Log      *slog.Logger // gets a warning when a waiter finds a change that the ensemble did not report to it
 }
 
 // makeDir makes the directory, with the size of a semaphore in its data, and its missing parents.
@@ -63,10 +59,10 @@ func (q *Queue) refused(err error) error {
 	return err
 }
 
-func (q *Queue) queued(l Line) {
-	if q.Queued != nil {
-		q.Queued(l)
-	}
+// Caller is told of a call's progress.
+type Caller interface {
+	Queued(Line)         // the place in line: once it is taken, and when it or the holder is seen to change
+	Retried(cause error) // a step has failed, and is made again
 }
 
 var (

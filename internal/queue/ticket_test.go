@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,8 +37,19 @@ func writer() queue.Queue {
 	return q
 }
 
-func aMutex() queue.Queue {
-	return queue.Queue{Dir: "/l", Kind: recipe.Lock, ACL: session.WorldACL(), Data: []byte("me"), Describe: func(b []byte) string { return string(b) }}
+func aMutex() queue.Queue { return mutexIn("/l") }
+
+// mutexIn is a mutex's queue, of a caller who hears nothing of its progress.
+func mutexIn(dir string) queue.Queue {
+	return queue.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL(), Data: []byte("me"), Caller: onRetry(func() {}),
+		Describe: func(b []byte) string { return string(b) }, Log: slog.New(slog.DiscardHandler)}
+}
+
+// permitsOf is the queue of a semaphore.
+func permitsOf(size *queue.Size, permits int) queue.Queue {
+	q := mutexIn("/s")
+	q.Kind, q.Size, q.Permits = recipe.Permits, size, permits
+	return q
 }
 
 func enter(t *testing.T, q queue.Queue, s *session.Session) *queue.Ticket {

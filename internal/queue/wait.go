@@ -321,8 +321,8 @@ func (w *waiter) hasFired() bool { return slices.ContainsFunc(w.watches, hasFire
 // missed reports that a look which no event had caused has found a change that the watches should have reported: a server
 // reports an event before it answers a read that shows the change.
 func (w *waiter) missed() {
-	if log := w.e.q.Log; log != nil && len(w.watches) > 0 && !w.hasFired() {
-		log.Warn("a waiter was not notified of a change that it had a watch for, and has found it by looking again: may all who use the lock read its znodes?",
+	if len(w.watches) > 0 && !w.hasFired() {
+		w.e.q.Log.Warn("a waiter was not notified of a change that it had a watch for, and has found it by looking again: may all who use the lock read its znodes?",
 			"path", w.e.q.Dir, "node", w.e.node, "behind", text.Foreign(w.pred))
 	}
 }
@@ -378,7 +378,7 @@ func (w *waiter) tick(ctx context.Context) (list bool) {
 		who := sharedIn(s).descriptions.who(ctx, e.q.Describe, e.line.Holder)
 		if who != "" && who != e.line.Who {
 			e.line.Who = who
-			e.q.queued(e.line)
+			e.q.Caller.Queued(e.line)
 		}
 		w.described = ctx.Err() == nil // else the event may not have been the predecessor's deletion: then read again later
 	case !w.described:
@@ -471,7 +471,7 @@ func (w *waiter) place(v recipe.Verdict) {
 	}
 	e.line = line
 	if v.Ahead > 0 {
-		e.q.queued(line)
+		e.q.Caller.Queued(line)
 	}
 }
 
@@ -505,7 +505,7 @@ func (t *Ticket) hold(ctx context.Context) error {
 	defer t.mu.Unlock()
 	t.keep = keep
 	for _, e := range t.entries {
-		e.q.Queued, e.q.Retried = nil, nil // a hold keeps nothing of the call that got it
+		e.q.Caller = nil // a hold keeps nothing of the call that got it
 	}
 	return nil
 }

@@ -75,8 +75,8 @@ func (q *localQueue) advanceLocked() {
 		q.qs.mu.Unlock()
 		return
 	}
-	ctx, cancel := context.WithCancel(q.qs.conf.Context)
-	if !q.qs.conf.Go(func() { q.enter(ctx) }) {
+	ctx, cancel := context.WithCancel(q.lock.Context)
+	if !q.lock.Go(func() { q.enter(ctx) }) {
 		cancel()
 		q.refuseLocked(context.Cause(ctx))
 		return
@@ -93,7 +93,7 @@ func (q *localQueue) enter(ctx context.Context) {
 	q.outside = queue.Line{}
 	if err == nil && len(q.waiters) == 0 { // the last waiter left, and cancelled ctx, just after Acquire had succeeded
 		q.mu.Unlock()
-		q.qs.conf.GiveUp(ctx, ticket)
+		q.lock.GiveUp(ctx, ticket)
 		q.mu.Lock()
 		err = ctx.Err()
 	}
@@ -144,7 +144,7 @@ func (q *localQueue) placeLocked(i int) queue.Line {
 }
 
 // await waits until me is granted a turn, and meanwhile reports its place in line to c.
-func (q *localQueue) await(ctx context.Context, me waiter, c Caller) (*Turn, error) {
+func (q *localQueue) await(ctx context.Context, me waiter, c queue.Caller) (*Turn, error) {
 	for {
 		select {
 		case e := <-me:
@@ -159,7 +159,7 @@ func (q *localQueue) await(ctx context.Context, me waiter, c Caller) (*Turn, err
 			}
 			continue
 		case <-ctx.Done():
-		case <-q.qs.conf.Context.Done():
+		case <-q.lock.Context.Done():
 		}
 		return q.leave(ctx, me)
 	}
@@ -183,7 +183,7 @@ func (q *localQueue) leave(ctx context.Context, w waiter) (*Turn, error) {
 	q.advanceLocked()
 	q.mu.Unlock()
 	if at.Holder == "" { // maybe because there is no connection: then the error says why
-		if err := q.qs.conf.Unreachable(ctx, q.lock.Key.Path); err != nil {
+		if err := q.lock.Unreachable(ctx, q.lock.Key.Path); err != nil {
 			return nil, err
 		}
 	}
@@ -191,5 +191,5 @@ func (q *localQueue) leave(ctx context.Context, w waiter) (*Turn, error) {
 	if at.Ahead == 0 {
 		what = errors.New("about to enter the line")
 	}
-	return nil, session.Ended(ctx, context.Cause(q.qs.conf.Context), what)
+	return nil, session.Ended(ctx, context.Cause(q.lock.Context), what)
 }

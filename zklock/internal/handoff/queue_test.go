@@ -42,18 +42,18 @@ type bench struct {
 	lock    *handoff.Lock
 }
 
-func newBench(t *testing.T, acquire func(ctx context.Context, try bool, c handoff.Caller) (*queue.Ticket, error)) *bench {
-	b := &bench{T: t, proceed: make(chan struct{})}
-	b.queues = handoff.New(handoff.Config{Context: t.Context(), Logger: slog.New(slog.DiscardHandler),
+func newBench(t *testing.T, acquire func(ctx context.Context, try bool, c queue.Caller) (*queue.Ticket, error)) *bench {
+	b := &bench{T: t, queues: &handoff.Queues{}, proceed: make(chan struct{})}
+	b.lock = &handoff.Lock{Key: handoff.Key{Path: "/locks/a"}, Self: "me", Context: t.Context(), Logger: slog.New(slog.DiscardHandler),
 		Go:          func(fn func()) bool { b.running.Go(fn); return true },
+		Acquire:     acquire,
 		GiveUp:      func(context.Context, *queue.Ticket) { <-b.proceed },
 		Unreachable: func(context.Context, string) error { return nil },
-	})
-	b.lock = &handoff.Lock{Key: handoff.Key{Path: "/locks/a"}, Self: "me", Acquire: acquire}
+	}
 	return b
 }
 
-type acquireLocal func(context.Context, *handoff.Lock, handoff.Caller) (*handoff.Turn, error)
+type acquireLocal func(context.Context, *handoff.Lock, queue.Caller) (*handoff.Turn, error)
 
 // start begins a call, and returns when that waits: with what it is told, and how to cancel it, which returns its error.
 func (b *bench) start(call acquireLocal) (p *progress, cancel func() error, over chan error) {
@@ -71,9 +71,9 @@ func (b *bench) start(call acquireLocal) (p *progress, cancel func() error, over
 var inFront = queue.Line{Ahead: 1, Holder: "/locks/a/other", Who: "other"}
 
 // wantedByNone is the Acquire of a process whose only call leaves at the moment at which its place comes to hold.
-func wantedByNone() func(ctx context.Context, try bool, c handoff.Caller) (*queue.Ticket, error) {
+func wantedByNone() func(ctx context.Context, try bool, c queue.Caller) (*queue.Ticket, error) {
 	calls := 0
-	return func(ctx context.Context, try bool, c handoff.Caller) (*queue.Ticket, error) {
+	return func(ctx context.Context, try bool, c queue.Caller) (*queue.Ticket, error) {
 		if calls++; calls == 1 {
 			c.Queued(inFront)
 			<-ctx.Done()
@@ -114,7 +114,7 @@ func TestACallThatIsBusyMissesNoEventThatCounts(t *testing.T) {
 		broken, refused := errors.New("broken"), errors.New("refused")
 		further := queue.Line{Ahead: 3, Holder: "/locks/a/third", Who: "third"}
 		step := make(chan struct{})
-		b := newBench(t, func(_ context.Context, _ bool, c handoff.Caller) (*queue.Ticket, error) {
+		b := newBench(t, func(_ context.Context, _ bool, c queue.Caller) (*queue.Ticket, error) {
 			c.Queued(inFront)
 			<-step
 			c.Queued(inFront)
@@ -150,7 +150,7 @@ func TestARefusalDecidesAlthoughTheCallThatAskedHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused, asked := errors.New("refused"), 0
 		step := make(chan struct{})
-		b := newBench(t, func(context.Context, bool, handoff.Caller) (*queue.Ticket, error) {
+		b := newBench(t, func(context.Context, bool, queue.Caller) (*queue.Ticket, error) {
 			asked++
 			<-step
 			return nil, refused

@@ -31,17 +31,6 @@ import (
 	"github.com/zklock/locker/internal/queue"
 )
 
-// Config is what a client gives its queues.
-type Config struct {
-	Context context.Context      // ends when the client is closed; its cause is what calls return from then on
-	Go      func(fn func()) bool // runs fn in a goroutine that the client's Close joins; false: the client is closed
-	Logger  *slog.Logger
-	// GiveUp leaves a ticket that is no longer wanted, even if ctx has ended.
-	GiveUp func(ctx context.Context, t *queue.Ticket)
-	// Unreachable returns why the ensemble can't be reached when ctx has ended; nil if there is a connection.
-	Unreachable func(ctx context.Context, path string) error
-}
-
 // Key says which calls share a queue.
 type Key struct {
 	Path string
@@ -52,26 +41,24 @@ type Key struct {
 type Lock struct {
 	Key  Key
 	Self string // names this process in messages
+
+	Context context.Context      // ends when the client is closed; its cause is what calls return from then on
+	Go      func(fn func()) bool // runs fn in a goroutine that the client's Close joins; false: the client is closed
+	Logger  *slog.Logger
+
 	// Acquire queues at the ensemble and returns a ticket that holds. With try it does not wait: queue.ErrBusy.
-	Acquire func(ctx context.Context, try bool, c Caller) (*queue.Ticket, error)
+	Acquire func(ctx context.Context, try bool, c queue.Caller) (*queue.Ticket, error)
+	// GiveUp leaves a ticket that is no longer wanted, even if ctx has ended.
+	GiveUp func(ctx context.Context, t *queue.Ticket)
+	// Unreachable returns why the ensemble can't be reached when ctx has ended; nil if there is a connection.
+	Unreachable func(ctx context.Context, path string) error
 }
 
-// Caller receives the progress of a wait.
-type Caller interface {
-	Queued(queue.Line)   // its place in line: waiters here and contenders at the ensemble
-	Retried(cause error) // a step failed and is made again
-}
-
-// Queues are a client's local queues. The methods may be called concurrently.
+// Queues are a client's local queues; none at first. The methods may be called concurrently.
 type Queues struct {
-	conf Config
-
 	mu  sync.Mutex // guards all; taken inside localQueue.mu
 	all map[Key]*localQueue
 }
-
-// New returns the queues of a client; there are none yet.
-func New(conf Config) *Queues { return &Queues{conf: conf, all: map[Key]*localQueue{}} }
 
 // Len returns the number of queues, each of which has waiters or a turn.
 func (qs *Queues) Len() int {
@@ -86,6 +73,9 @@ func (qs *Queues) openAndLock(lock *Lock) *localQueue {
 		qs.mu.Lock()
 		q := qs.all[lock.Key]
 		if q == nil {
+			if qs.all == nil {
+				qs.all = map[Key]*localQueue{}
+			}
 			q = &localQueue{qs: qs, lock: lock}
 			qs.all[lock.Key] = q
 		}
@@ -102,8 +92,8 @@ func (qs *Queues) openAndLock(lock *Lock) *localQueue {
 // process and behind earlier contenders at the ensemble, until ctx ends or the client is closed; a call that ends so leaves
 // nothing behind.
 //
-// Errors are those of Lock.Acquire, ctx's and that of Config.Context, with the place in line.
-func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
+// Errors are those of Lock.Acquire, ctx's and that of Lock.Context, with the place in line.
+func (qs *Queues) Lock(ctx context.Context, lock *Lock, c queue.Caller) (*Turn, error) {
 	for first := true; ; first = false {
 		q := qs.openAndLock(lock)
 		me, i := make(waiter, 1), 0 // after a lost turn: first again
@@ -136,7 +126,7 @@ func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error)
 
 // TryLock is Lock without waiting for another call. If another call in this process has the lock, waits, tries, or gives up
 // its place, it returns queue.ErrBusy without a request; otherwise it asks the ensemble once.
-func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
+func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c queue.Caller) (*Turn, error) {
 	q := qs.openAndLock(lock)
 	if q.state != empty {
 		defer q.mu.Unlock()

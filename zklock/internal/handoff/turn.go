@@ -204,7 +204,7 @@ func (t *Turn) Nodes() []string { return t.nodes }
 // request.
 func (t *Turn) lookLocked() {
 	if !t.looking {
-		t.looking = t.q.qs.conf.Go(t.watch) // false: the client is closed, and the turn ends with its session
+		t.looking = t.q.lock.Go(t.watch) // false: the client is closed, and the turn ends with its session
 	}
 }
 
@@ -229,7 +229,7 @@ func (t *Turn) watch() {
 			t.Missing(t.nodes[0])
 			return
 		case err != nil: // not known: assume that another process waits
-			t.q.qs.conf.Logger.Warn("can't watch for others who want a lock, which is not handed on for long",
+			t.q.lock.Logger.Warn("can't watch for others who want a lock, which is not handed on for long",
 				"path", t.q.lock.Key.Path, "error", err)
 			t.found(false)
 			return
