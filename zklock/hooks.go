@@ -117,8 +117,3 @@ func (c *Client) tell(level slog.Level, event string, hook func(LockInfo), i Loc
 		hook(i)
 	}
 }
-
-// tellsWaits reports whether a user's function is called while a call waits.
-func (c *Client) tellsWaits(ctx context.Context) bool {
-	return c.opts.hooks.Queued != nil || c.opts.hooks.Retried != nil || c.log.Enabled(ctx, slog.LevelDebug)
-}

@@ -168,6 +168,11 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 	return h.work, h, nil
 }
 
+// tellsWaits reports whether a user's function is called while a call waits.
+func (c *Client) tellsWaits(ctx context.Context) bool {
+	return c.opts.hooks.Queued != nil || c.opts.hooks.Retried != nil || c.log.Enabled(ctx, slog.LevelDebug)
+}
+
 // reenter returns a further hold if ctx carries one of the same lock and the lock is reentrant. Otherwise waiting would
 // never end: ErrDeadlock, as for a hold of some of a MultiLock's paths, or of others too. Nil, nil: ctx carries none.
 // Permits of a semaphore are added up instead: see queue.Size.

@@ -242,14 +242,3 @@ func checkNamed(path string) error {
 func excluded(r rune) bool {
 	return r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 }
-
-func (s *Session) join(path string) string {
-	if path == "/" {
-		return cmp.Or(s.cfg.chroot, path)
-	}
-	return s.cfg.chroot + path
-}
-
-func (s *Session) strip(path string) string {
-	return cmp.Or(strings.TrimPrefix(path, s.cfg.chroot), "/")
-}

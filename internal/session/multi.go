@@ -179,25 +179,3 @@ func (d *decoder) results(of int32) iter.Seq[result] {
 		}
 	}
 }
-
-// verdict returns the code of a reply: the header's. If a multi's header says OK, it is "session expired" or "session moved"
-// if any operation has that code (for a multi servers say it only there), else the first code other than OK and
-// RuntimeInconsistency.
-func verdict(op int32, header int32, body []byte) int32 {
-	if op != opMulti || header != codeOK {
-		return header
-	}
-	d, first := decoder{b: body}, codeOK
-	for r := range d.results(op) {
-		if r.code == codeSessionExpired || r.code == codeSessionMoved {
-			return r.code
-		}
-		if first == codeOK && r.code != codeInconsistent {
-			first = r.code
-		}
-	}
-	if d.err != nil {
-		return codeUnreadable // the call that waits for the reply reports it
-	}
-	return first
-}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,6 +114,29 @@ func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byt
 		return v, nil
 	}
 	return a
+}
+
+// result gives d the reply's body to decode, or returns the server's refusal.
+func (r *request) result(d *decoder) error {
+	if r.unreadable != nil { // too long; the code says whether a write was done, but not with what result
+		return r.opError(r.unreadable, r.header.code == codeOK)
+	}
+	if r.header.code != codeOK {
+		return r.opError(errOf(r.header.code), false)
+	}
+	d.b = r.reply
+	return nil
+}
+
+func (s *Session) join(path string) string {
+	if path == "/" {
+		return cmp.Or(s.cfg.chroot, path)
+	}
+	return s.cfg.chroot + path
+}
+
+func (s *Session) strip(path string) string {
+	return cmp.Or(strings.TrimPrefix(path, s.cfg.chroot), "/")
 }
 
 func (s *Session) delete(path string, version int32) *Result[None] {

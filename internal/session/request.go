@@ -100,18 +100,6 @@ func sendAgain(requests []*request, why error) {
 	}
 }
 
-// result gives d the reply's body to decode, or returns the server's refusal.
-func (r *request) result(d *decoder) error {
-	if r.unreadable != nil { // too long; the code says whether a write was done, but not with what result
-		return r.opError(r.unreadable, r.header.code == codeOK)
-	}
-	if r.header.code != codeOK {
-		return r.opError(errOf(r.header.code), false)
-	}
-	d.b = r.reply
-	return nil
-}
-
 // burst is how many requests of one caller are put on a conn at once, in at most two bursts at a time: enough to fill the
 // window. The rest waits with its caller, where it delays no other request.
 const burst = window / 2
