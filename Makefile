@@ -31,7 +31,7 @@ test: ## what every change has to pass, in minutes; PKG=./zklock runs one packag
 stress: ## the tests again and again for ten minutes (FOR), shuffled, beside a second copy; prints each failure with its rate
 	@scripts/stress.sh
 
-all: test servers check vuln unit newer ## make test, and the rest: real servers, other clients, chaos, every test with -race
+all: test servers check portable vuln unit newer ## make test, and the rest: real servers, other clients, chaos, every test with -race
 	@echo "== make all took $$(($$(date +%s) - $(BEGAN))) s"
 
 servers: ## find, or install through apt, what the tests start
@@ -40,7 +40,7 @@ servers: ## find, or install through apt, what the tests start
 check: ## gofmt, go vet, staticcheck, go mod tidy -diff in every module
 	@scripts/check.sh
 
-portable: ## build and vet for Windows, macOS, FreeBSD, 386 and js/wasm, and with the oldest Go that go.mod allows
+portable: ## build and vet for Linux on arm64 and 386, Windows, macOS, FreeBSD and js/wasm; test with the oldest Go that go.mod allows
 	@scripts/portable.sh
 
 vuln: ## govulncheck, where it can be built and reach its database

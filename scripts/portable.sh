@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Vets and builds what users import or install on every system it is for, and vets it with the oldest Go release that
-# its go.mod allows, which the go command fetches when it is not here. Runs no tests.
+# Vets and builds what users import or install on every system it is for, and tests it on the in-process server with the
+# oldest Go release that its go.mod allows, which the go command fetches when it is not here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 export CGO_ENABLED=0
 failed=0
-for target in windows/amd64 darwin/arm64 freebsd/amd64 linux/386 js/wasm; do
+for target in linux/arm64 windows/amd64 darwin/arm64 freebsd/amd64 linux/386 js/wasm; do
 	say "$target"
 	for module in "${PUBLIC[@]}"; do
 		(cd "$module" && GOOS=${target%/*} GOARCH=${target#*/} go build ./... && GOOS=${target%/*} GOARCH=${target#*/} go vet ./...) || failed=1
@@ -25,6 +25,7 @@ trap 'rm -rf "$work"' EXIT
 	grep '^replace ' go.work | sed "s|=> \.$|=> $PWD|"
 } >"$work/go.work"
 for module in "${PUBLIC[@]}"; do
-	(cd "$module" && GOWORK=$work/go.work GOTOOLCHAIN=go$oldest go vet ./...) || failed=1
+	(cd "$module" && export GOWORK=$work/go.work GOTOOLCHAIN=go$oldest ZKLOCK_TEST_BACKEND=inprocess && go vet ./... &&
+		go test -vet=off -count=1 ./...) || failed=1
 done
 exit "$failed"

@@ -36,6 +36,7 @@ if [[ $level == all ]]; then
 	# The key distribution center of the Kerberos tests; kadmin.local, which fills it, is in the second package.
 	[[ -x /usr/sbin/krb5kdc && -x /usr/sbin/kadmin.local ]] || optional+=(krb5-kdc krb5-admin-server)
 	have initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || optional+=(postgresql)
+	have chromium || have google-chrome || optional+=(chromium) # for the status page
 	have spin || optional+=(spin) # without it the models are not checked
 fi
 
