@@ -34,15 +34,15 @@ type kind struct {
 	holds func(k *kind, before *tally, own Name, size int) bool
 
 	// alone: nobody of another session holds beside it. Whoever has held after queueing can therefore leave by a release mark, which tells
-	// the next in line that its turn has come.
+	// the next in line that its turn has come. A sized kind leaves it false: those who wait for it look anyway.
 	alone bool
 
 	// overtaken: contenders may come into its way after it has entered. Then it holds without a list only by a release mark.
 	overtaken bool
 
-	// sized: several hold together, as far as their permits go. A name has the permits that are wanted, the directory's data
-	// have the size, and a contender has to say when it begins to hold, since its znode stays. It waits for every kind of its
-	// directory: who waits depends on the whole line.
+	// sized: several hold together, as far as their permits go. A name has the permits that are wanted (1 if there is no
+	// choice), the directory's data have the size, and a contender has to say when it begins to hold, since its znode stays.
+	// It waits for every kind of its directory: who waits depends on the whole line.
 	sized bool
 }
 

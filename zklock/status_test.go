@@ -28,6 +28,7 @@ func TestStatusShowsTheSession(t *testing.T) {
 		require.Empty(t, st.Holds)
 		require.Empty(t, st.Waits)
 
+		synctest.Wait()
 		before := srv.Requests()
 		c.Status()
 		require.Equal(t, before, srv.Requests(), "without I/O")
