@@ -37,6 +37,7 @@ if [[ $level == all ]]; then
 	[[ -x /usr/sbin/krb5kdc && -x /usr/sbin/kadmin.local ]] || optional+=(krb5-kdc krb5-admin-server)
 	have initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || optional+=(postgresql)
 	have chromium || have google-chrome || optional+=(chromium) # for the status page
+	have mariadbd || [[ -x /usr/sbin/mariadbd ]] || optional+=(mariadb-server)
 	have spin || optional+=(spin) # without it the models are not checked
 fi
 
