@@ -102,10 +102,23 @@ func main() {
 	assert.Equal(t, once+once+"ends with <nil>\n", goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
 }
 
+// The testing page's test passes, and does with the page's other loss in place of its own.
 func TestTheTestingPagesTestPasses(t *testing.T) {
-	test := block(t, root+"/docs/how-to/testing.md", "package report_test\n")
-	out := goTool(t, ".", map[string]string{"report_test.go": test}, "test", "-count=1", "-v")
+	const expire, expired = "\t\tserver.Expire(client.SessionStatus().ID)\n", "zklock.ErrSessionExpired"
+	page := root + "/docs/how-to/testing.md"
+	test := block(t, page, "func TestAnExpiredSessionEndsTheHold")
+	cut := block(t, page, "server.Inject(")
+	require.Equal(t, 1, strings.Count(test, expire))
+	const packages = "package report_test\n\nimport (\n\t\"errors\"\n\t\"testing\"\n\t\"testing/synctest\"\n\n" +
+		"\t\"github.com/zklock/locker/zklock\"\n\t\"github.com/zklock/locker/zktest\"\n"
+	files := map[string]string{
+		"expired_test.go": packages + ")\n\n" + test,
+		"cut_test.go": packages + "\t\"github.com/zklock/locker/zktest/fault\"\n)\n\n" +
+			strings.NewReplacer("AnExpiredSession", "ACutNetwork", expire, cut, expired, "zklock.ErrLeaseOver").Replace(test),
+	}
+	out := goTool(t, ".", files, "test", "-count=1", "-v")
 	assert.Contains(t, out, "--- PASS: TestAnExpiredSessionEndsTheHold")
+	assert.Contains(t, out, "--- PASS: TestACutNetworkEndsTheHold")
 }
 
 // imports are the packages that fragments name, by the name that they have there.
@@ -159,7 +172,7 @@ func TestEveryGoFragmentOfEveryPageCompiles(t *testing.T) {
 		for i, code := range goBlocks(t, page) {
 			name := fmt.Sprintf("Fragment%d_%s", i, strings.ReplaceAll(strings.TrimSuffix(filepath.Base(page), ".md"), "-", "_"))
 			switch {
-			case strings.HasPrefix(code, "package "):
+			case strings.HasPrefix(code, "package "), strings.HasSuffix(page, "/testing.md"):
 				whole++
 			case strings.Contains(code, "otelzklock."):
 				otels[name+"_.go"] = fragment(name, code)
@@ -168,7 +181,7 @@ func TestEveryGoFragmentOfEveryPageCompiles(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 3, whole, "a new program or test needs a test that runs it")
+	require.Equal(t, 4, whole, "a new program or test needs a test that runs it")
 	require.NotEmpty(t, ours)
 	require.NotEmpty(t, otels)
 	// This test's program does not contain these packages. Having read them, it is run again when they change.
