@@ -187,7 +187,7 @@ func (e *Election) first(ctx context.Context, s *session.Session) (string, error
 // Observe yields who leads now, and then every change, in order: a new leader or a new value, and ErrNoLeader between two leaders. If values change faster than they can be read, only the last is yielded. It survives disconnects and sessions that
 // end.
 //
-// It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair then has that error. Each use of the
+// It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair has the reason. Each use of the
 // sequence starts over.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {

@@ -50,6 +50,9 @@ type JobRun struct {
 
 // String names the key, the client and the time, escaped for a terminal.
 func (r JobRun) String() string {
+	if r == (JobRun{}) {
+		return "no run"
+	}
 	s := fmt.Sprintf("by %s, begun %s, token %d", contender.Signature(r.Owner, r.Host, r.PID), r.Began.UTC().Format(time.RFC3339), r.Token)
 	if r.Key != "" {
 		s = text.Foreign(r.Key) + " " + s

@@ -22,7 +22,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		GroupID: groupLook,
 		Short:   "Examine the ensemble: releases, limits, permissions, clocks",
 		Long: `Ask each server of the ensemble for its release, limits and permissions, and report what of that endangers locks:
-a tickTime that is not what the client finds out or --tick says, session limits that differ between servers, a jute.maxbuffer that
+a release that can lose acknowledged writes, a tickTime that is not what the client finds out or --tick says, session limits that differ between servers, a jute.maxbuffer that
 is too small, a session with more ephemeral znodes than servers can delete at once, permissions that are missing at PATH
 (default /), clocks that differ.
 
@@ -41,7 +41,7 @@ with 69 when no server serves this client.`,
 			return a.doctor(conf, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON; times are in nanoseconds")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON; times are in seconds")
 	cmd.Flags().IntVar(&conf.AdminPort, "admin-port", 0, "the servers' HTTP `port` for administrators (admin.serverPort)")
 	return cmd
 }

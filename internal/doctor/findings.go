@@ -101,6 +101,16 @@ func unequal(r *Report) (found []Finding) {
 // bugs is the page that lists what loses data in which release.
 const bugs = "https://github.com/zklock/locker/blob/main/docs/operate/before-production.md"
 
+// mended is the first release without the bugs by which a server can lose writes that it has acknowledged.
+var mended = []int{3, 9, 4}
+
+// older reports whether the release is one before mended, as far as its number tells: a distributor may have patched it.
+func older(version string) bool {
+	v := make([]int, len(mended))
+	n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2])
+	return n == len(v) && slices.Compare(v, mended) < 0
+}
+
 // ofReleases names the servers' releases, and where their bugs are listed.
 func ofReleases(r *Report) []Finding {
 	var versions []string
@@ -114,7 +124,11 @@ func ofReleases(r *Report) []Finding {
 	if len(versions) == 0 {
 		return nil
 	}
-	found := []Finding{{Note, "", "ZooKeeper " + strings.Join(versions, " and ") + ": " + bugs + " lists the releases that can lose data"}}
+	found := []Finding{{Note, "", "ZooKeeper " + strings.Join(versions, " and ") + ": " + bugs + " lists what is open in it"}}
+	if slices.ContainsFunc(versions, older) {
+		found[0].Severity = Warning
+		found[0].Text = "ZooKeeper " + strings.Join(versions, " and ") + " can lose acknowledged writes, and with them locks, unless its distributor has mended that: run 3.9.4 or later. " + bugs
+	}
 	if len(versions) > 1 {
 		found = append(found, Finding{Note, "", "servers run different releases"})
 	}

@@ -35,7 +35,7 @@ func said(err error) string {
 	if err == nil {
 		return ""
 	}
-	return text.Foreign(err.Error())
+	return text.Foreign(strings.ReplaceAll(err.Error(), "\n", "; ")) // joined errors
 }
 
 // limits finds out by what the server grants, and how its clock stands, on throwaway sessions without znodes.
