@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Vets and builds what users import or install on every system it is for, and tests it on the in-process server with the
-# oldest Go release that its go.mod allows, which the go command fetches when it is not here. Of tests/ it runs the simulation.
+# newest patch of the oldest Go release that its go.mod allows, which the go command fetches when it is not here. Of tests/ it runs the simulation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -10,12 +10,14 @@ failed=0
 for target in linux/arm64 windows/amd64 darwin/arm64 freebsd/amd64 linux/386 js/wasm; do
 	say "$target"
 	for module in "${PUBLIC[@]}"; do
-		(cd "$module" && GOOS=${target%/*} GOARCH=${target#*/} go build ./... && GOOS=${target%/*} GOARCH=${target#*/} go vet ./...) || failed=1
+		(cd "$module" && GOOS=${target%/*} GOARCH=${target#*/} go build -o /dev/null ./... && GOOS=${target%/*} GOARCH=${target#*/} go vet ./...) || failed=1
 	done
 done
 
 oldest=$(sed -n 's/^go //p' go.mod)
-say "go $oldest"
+# Tests in simulated time need the newest patch: the first ones have bugs in testing/synctest.
+patched=$(GOWORK=off go list -m -versions go | tr ' ' '\n' | grep -x "${oldest%.*}\.[0-9]*" | sort -V | tail -1)
+say "go $oldest, tests with go $patched"
 # The checkout's own go.work also uses modules that need a newer release.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -25,8 +27,8 @@ trap 'rm -rf "$work"' EXIT
 	grep '^replace ' go.work | sed "s|=> \.$|=> $PWD|"
 } >"$work/go.work"
 for module in "${PUBLIC[@]}"; do
-	(cd "$module" && export GOWORK=$work/go.work GOTOOLCHAIN=go$oldest ZKLOCK_TEST_BACKEND=inprocess && go vet ./... &&
-		go test -vet=off $(go list ./... | grep -v '/locker/tests/\|/examples/')) || failed=1
+	(cd "$module" && export GOWORK=$work/go.work ZKLOCK_TEST_BACKEND=inprocess && GOTOOLCHAIN=go$oldest go vet ./... &&
+		GOTOOLCHAIN=go$patched go test -vet=off $(go list ./... | grep -v '/locker/tests/\|/examples/')) || failed=1
 done
-GOWORK=$work/go.work GOTOOLCHAIN=go$oldest go test -vet=off ./tests/simulation || failed=1
+GOWORK=$work/go.work GOTOOLCHAIN=go$patched go test -vet=off ./tests/simulation || failed=1
 exit "$failed"

@@ -41,7 +41,7 @@ type acquisitionState uint8
 
 const (
 	held     acquisitionState = iota
-	released                  // the last hold was unlocked (beginRelease)
+	released                  // the last hold was unlocked (unlock)
 	lost                      // anything else (endLost)
 )
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"database/sql"
 	"os"
 	"os/exec"
@@ -18,27 +19,40 @@ import (
 // startMariaDB starts a MariaDB server on an empty directory, which ends with the test, and returns the address of its socket.
 func startMariaDB(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	data, socket := filepath.Join(dir, "data"), filepath.Join(dir, "s")
-	user := "--user=root" // else it refuses to run as root; for others it is ignored
-	out, err := exec.Command("mariadb-install-db", "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", user).CombinedOutput()
-	require.NoError(t, err, "is MariaDB installed (apt-get install mariadb-server)? %s", out)
-	server := exec.Command("mariadbd", "--no-defaults", "--datadir="+data, "--socket="+socket, "--skip-networking", "--pid-file="+filepath.Join(dir, "pid"), user)
-	server.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin")
-	log, err := os.Create(filepath.Join(dir, "log"))
+	dir, err := os.MkdirTemp("", "approvals.")
 	require.NoError(t, err)
-	server.Stderr, server.SysProcAttr = log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	var as []string
+	if os.Getuid() == 0 { // MariaDB refuses to run as root
+		as = []string{"setpriv", "--reuid=mysql", "--regid=mysql", "--clear-groups"}
+		out, err := exec.Command("chown", "mysql", dir).CombinedOutput()
+		require.NoError(t, err, "is MariaDB installed (apt-get install mariadb-server)? %s", out)
+	}
+	run := func(args ...string) *exec.Cmd {
+		args = append(as, args...)
+		cmd := exec.Command("env", append([]string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin"}, args...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		return cmd
+	}
+	data, socket := "--datadir="+filepath.Join(dir, "data"), filepath.Join(dir, "s")
+	out, err := run("mariadb-install-db", "--no-defaults", data, "--auth-root-authentication-method=normal").CombinedOutput()
+	require.NoError(t, err, "is MariaDB installed (apt-get install mariadb-server)? %s", out)
+	var log bytes.Buffer
+	server := run("mariadbd", "--no-defaults", data, "--socket="+socket, "--skip-networking", "--pid-file="+filepath.Join(dir, "pid"))
+	server.Stderr = &log
 	require.NoError(t, server.Start())
 	t.Cleanup(func() {
-		require.NoError(t, server.Process.Kill())
-		_ = server.Wait() // that it was killed
-		require.NoError(t, log.Close())
+		_ = server.Process.Kill() // it may have ended
+		_ = server.Wait()
+		if t.Failed() {
+			t.Logf("MariaDB: %s", &log)
+		}
 	})
 	addr := "root@unix(" + socket + ")/test"
 	db, err := sql.Open("mysql", addr)
 	require.NoError(t, err)
 	defer db.Close()
-	require.Eventually(t, func() bool { return db.PingContext(t.Context()) == nil }, time.Minute, 10*time.Millisecond, "see %s", log.Name())
+	require.Eventually(t, func() bool { return db.PingContext(t.Context()) == nil }, time.Minute, 10*time.Millisecond)
 	return addr
 }
 

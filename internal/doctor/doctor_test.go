@@ -144,7 +144,7 @@ func TestEveryUnsafeSettingIsFound(t *testing.T) {
 		"small packets": {[]zktest.Option{zktest.WithJuteMaxBuffer(1 << 16)}, doctor.Config{},
 			doctor.Danger, "takes no request of 1048575 bytes"},
 		"the release": {[]zktest.Option{zktest.WithVersion(zktest.Version38)}, doctor.Config{},
-			doctor.Warning, "can lose acknowledged writes, and with them locks, unless its distributor has mended that: run 3.9.4 or later. https://"},
+			doctor.Warning, "can lose acknowledged writes, and with them locks, unless its distributor has mended that: run 3.9.4 or later"},
 		"another timeout": {nil, doctor.Config{Client: []zklock.Option{zklock.WithSessionTimeout(time.Minute)}},
 			doctor.Note, "grants a session timeout of 40s, not the 1m0s"},
 		"a timeout of few ticks": {nil, doctor.Config{Client: []zklock.Option{zklock.WithSessionTimeout(6 * time.Second)}},

@@ -125,9 +125,8 @@ func ofReleases(r *Report) []Finding {
 		return nil
 	}
 	found := []Finding{{Note, "", "ZooKeeper " + strings.Join(versions, " and ") + ": " + bugs + " lists what is open in it"}}
-	if slices.ContainsFunc(versions, older) {
-		found[0].Severity = Warning
-		found[0].Text = "ZooKeeper " + strings.Join(versions, " and ") + " can lose acknowledged writes, and with them locks, unless its distributor has mended that: run 3.9.4 or later. " + bugs
+	for _, version := range slices.DeleteFunc(slices.Clone(versions), func(v string) bool { return !older(v) }) {
+		found = append(found, Finding{Warning, "", "ZooKeeper " + version + " can lose acknowledged writes, and with them locks, unless its distributor has mended that: run 3.9.4 or later"})
 	}
 	if len(versions) > 1 {
 		found = append(found, Finding{Note, "", "servers run different releases"})

@@ -73,7 +73,7 @@ type waiter struct {
 	e *entry
 
 	woken     chan struct{} // receives when one of watches, or a watch on an own znode of the ticket, has fired; capacity 1
-	timer     *time.Timer   // for tick; nil before the first sleep
+	timer     *time.Timer   // for tick; nil until tickAfter is called
 	pause     time.Duration // before the latest look that no event had caused; see NextLook
 	described bool          // the holder was read, for messages
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/tests/ensemble"
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/kerberos"
@@ -23,6 +24,9 @@ func open(t *testing.T, connect string, mechanism session.SASL) *session.Session
 
 // A real server, which lets nobody in who has not authenticated by SASL, and a real key distribution center.
 func TestARealServerAcceptsKerberosAndEnforcesIt(t *testing.T) {
+	if ensemble.InProcess() {
+		t.Skip("a real server, and the tests run on the in-process one")
+	}
 	k := startKDC(t, server, "ann", "bob")
 	e := k.servers(t)
 	link := e.Proxies(t)[0]
