@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Vets and builds what users import or install on every system it is for, and tests it on the in-process server with the
-# newest patch of the oldest Go release that its go.mod allows, which the go command fetches when it is not here. Of tests/ it runs the simulation.
+# Vets and builds what users import or install on every system it is for. Vets it with the oldest Go release that its go.mod
+# allows, and tests it on the in-process server with the newest patch of that; the go command fetches what is not here. Of
+# tests/ it runs the simulation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh

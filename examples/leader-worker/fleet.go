@@ -115,7 +115,7 @@ func (f *fleet) leaveOrKill(name string) error {
 	}
 	select {
 	case <-h.ended:
-		return fmt.Errorf("%s has left: %w", name, h.err)
+		return fmt.Errorf("%s has left (%v), and was to be killed", name, h.err)
 	case <-time.After(time.Second):
 		return f.kill(name)
 	}
