@@ -249,7 +249,7 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, caller queue.Caller) (
 		case ctx.Err() != nil, l.c.ctx.Err() != nil, errors.Is(err, ErrAuth): // the next session would not do
 			return nil, l.c.ended(ctx, err)
 		}
-		queues[0].Since = 0
+		aside, queues[0].Since = queue.LineError{}, 0
 		caller.Retried(err) // our session is over, or our znode is gone: take another place
 	}
 }
@@ -294,7 +294,7 @@ func (c *Client) newHold(t ticket, w *waiting, o lockOptions) *Hold {
 	h.tellAcquired(a.info, w.since, 0)
 	a.mu.Lock() // a timer may fire before its field is set
 	if a.limit > 0 {
-		a.maxHold = time.AfterFunc(a.limit, a.expire)
+		a.maxHold = time.AfterFunc(time.Until(a.since.Add(a.limit)), a.expire) // a hook may have taken time
 	}
 	a.mu.Unlock()
 	t.Guard(a.endLost)
