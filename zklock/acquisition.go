@@ -256,7 +256,7 @@ func (h *Hold) unlock() error {
 		ctx, done := context.WithTimeout(context.Background(), min(s.Timeout()/10, time.Second))
 		defer done()
 		if s.State() != session.Connected {
-			done()
+			done() // the deletion goes on in the background
 		}
 		if released := h.a.release(ctx); errors.Is(released, ErrNodeDeleted) { // perhaps while the lock was in use
 			err = cmp.Or(err, released)

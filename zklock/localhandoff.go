@@ -11,8 +11,8 @@ import (
 )
 
 // WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode: a released hold is
-// passed to the next call that waits, in order of arrival, without a request. TryLock is busy while another call of the process is in
-// line.
+// passed to the next call that waits, in order of arrival, without a request. TryLock is busy while another call of the process
+// holds or wants it.
 //
 // Once another process waits, a process hands on for a tenth of a second more; then its calls go to the end. Locks share a znode if
 // they agree in path, WithOwner, WithACL and WithContainer.

@@ -58,11 +58,13 @@ func contenderKind(kind string) recipe.Kind {
 		return recipe.Write
 	case kindSemaphore:
 		return recipe.Permits
+	case kindMutex, kindMulti, kindElection:
+		return recipe.Lock
 	}
-	return recipe.Lock
+	panic("zklock: not a kind: " + kind)
 }
 
-// Kinds of locks that have options of their own.
+// What a lock is, where its options depend on that.
 const (
 	nounMutex     = "mutex"
 	nounSemaphore = "semaphore"

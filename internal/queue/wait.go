@@ -29,12 +29,13 @@ func NextLook(last, timeout time.Duration) time.Duration {
 	return min(max(2*last, timeout), lookMost)
 }
 
-// Wait returns nil when the ticket holds: it is first in every queue, or its permits are free; its znodes exist; and the
-// session's lease is confirmed, and kept until Leave. It keeps its place across reconnections.
+// Wait returns nil when the ticket holds: in every queue, no contender is in its way; its znodes exist; and the session's
+// lease is confirmed, and kept until Leave. It keeps its place across reconnections.
 //
 // It returns an error when ctx ends (ctx's, with the place in line), when the session ends (why it ended), or when a znode
-// is gone (ErrGone); of a semaphore also session.ErrConfig or ErrDeadlock, as Enter, when its size falls below what the call
-// asks for. After any error the ticket still has what is left of its place: call Leave.
+// is gone (ErrGone); of a ranked queue ErrOutranked, and of Try's ticket ErrBusy, both with the place in line; of a semaphore
+// also session.ErrConfig, ErrDeadlock or ErrConflict, as Enter, when what the directory says has changed. After any error the
+// ticket still has what is left of its place: call Leave.
 func (t *Ticket) Wait(ctx context.Context) error {
 	woken := make(chan struct{}, 1)
 	for again := true; again; {
@@ -79,7 +80,7 @@ type waiter struct {
 
 	head    bool             // of a sized kind: all before it hold, and each of them may leave
 	pred    string           // the predecessor's name; "" before the first sleep, and of a head
-	watches []*session.Watch // on the predecessor: none if we may not read it; of a head, on the directory's children and its data
+	watches []*session.Watch // on the predecessor; of a head, on the directory's children and its data
 	mark    *session.Watch   // on the predecessor's release mark; nil: none
 
 	largest  int   // the semaphore's largest size ever
@@ -162,7 +163,7 @@ func (w *waiter) step(ctx context.Context, v recipe.Verdict) (after recipe.Verdi
 }
 
 // watchPred watches, as watch does, the predecessor name, our own znodes, and the creation of mark, unless it watches them
-// already. There is no Watch if we may not read the predecessor, and the server says so: only looks find out that it is gone.
+// already. If we may not read the predecessor, no watch fires: only looks find out that it is gone.
 func (w *waiter) watchPred(ctx context.Context, name, mark string) (anew bool, err error) {
 	anew = w.follow(name)
 	if len(w.watches) > 0 && !w.hasFired() {
@@ -172,9 +173,6 @@ func (w *waiter) watchPred(ctx context.Context, name, mark string) (anew bool, e
 		mark = ""
 	}
 	ws, err := w.watch(ctx, mark, w.e.q.Dir+"/"+name)
-	if errors.Is(err, zk.ErrNoAuth) { // watches are set by exists on this server
-		return anew, nil
-	}
 	if err == nil {
 		w.watches = ws
 	}
@@ -321,7 +319,7 @@ func (w *waiter) hasFired() bool { return slices.ContainsFunc(w.watches, hasFire
 // missed reports that a look which no event had caused has found a change that the watches should have reported: a server
 // reports an event before it answers a read that shows the change.
 func (w *waiter) missed() {
-	if len(w.watches) > 0 && !w.hasFired() {
+	if !w.hasFired() {
 		w.e.q.Log.Warn("a waiter was not notified of a change that it had a watch for, and has found it by looking again: may all who use the lock read its znodes?",
 			"path", w.e.q.Dir, "node", w.e.node, "behind", text.Foreign(w.pred))
 	}
@@ -374,15 +372,13 @@ func (w *waiter) tick(ctx context.Context) (list bool) {
 	}
 	e, s := w.e, w.t.s
 	switch {
-	case !w.described && e.line.Ahead > 0:
+	case !w.described:
 		who := sharedIn(s).descriptions.who(ctx, e.q.Describe, e.line.Holder)
 		if who != "" && who != e.line.Who {
 			e.line.Who = who
 			e.q.Caller.Queued(e.line)
 		}
 		w.described = ctx.Err() == nil // else the event may not have been the predecessor's deletion: then read again later
-	case !w.described:
-		w.described = true
 	case e.q.Kind.Sized(): // what a contender announces is not to be seen in the directory's Stat
 		w.pause, list = NextLook(w.pause, s.Timeout()), true
 	default: // a directory that has not changed since it was listed would show nothing new
@@ -445,9 +441,6 @@ func (w *waiter) checkOwn(ctx context.Context) error {
 		return nil
 	}
 	_, err := w.watch(ctx, "")
-	if errors.Is(err, zk.ErrNoAuth) {
-		return nil // as in watchPred: the list tells
-	}
 	return err
 }
 
