@@ -2,9 +2,7 @@ package zklock_test
 
 import (
 	"fmt"
-	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -19,15 +17,13 @@ func TestAHoldHasNoGoroutineOfItsOwn(t *testing.T) {
 		dir, c := s.Dir("/l"), s.Client()
 		s.Unlock(s.Lock(c.Mutex(dir)))
 		time.Sleep(time.Second)
-		synctest.Wait()
-		before := runtime.NumGoroutine()
+		before := locktest.Goroutines()
 		var holds []*zklock.Hold
 		for i := range 500 {
 			holds = append(holds, s.Lock(c.Mutex(fmt.Sprintf("%s/%d", dir, i))))
 		}
 		time.Sleep(time.Minute) // past the moment from which a hold is watched
-		synctest.Wait()
-		require.LessOrEqual(s, runtime.NumGoroutine(), before+2, "goroutines of 500 holds")
+		require.LessOrEqual(s, locktest.Goroutines(), before+2, "goroutines of 500 holds")
 		for _, h := range holds {
 			s.Unlock(h)
 		}

@@ -3,16 +3,15 @@ package queue_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
@@ -67,8 +66,7 @@ func TestCallsThatEndWhileDisconnectedLeaveNothingBehind(t *testing.T) {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				cancel()
 				cut.Remove()
-				synctest.Wait()
-				before := runtime.NumGoroutine()
+				before := locktest.Goroutines()
 
 				ctx, cancel = context.WithTimeout(context.Background(), time.Second)
 				defer cancel()
@@ -77,14 +75,7 @@ func TestCallsThatEndWhileDisconnectedLeaveNothingBehind(t *testing.T) {
 					all.Go(func() { many(ctx, s) })
 				}
 				all.Wait()
-				for range 100 { // one that has done its work may not have ended yet
-					if runtime.NumGoroutine() <= before+2 {
-						break
-					}
-					time.Sleep(time.Millisecond)
-					synctest.Wait()
-				}
-				require.LessOrEqual(t, runtime.NumGoroutine(), before+2, "goroutines after 1,000 calls")
+				require.LessOrEqual(t, locktest.Goroutines(), before+2, "goroutines after 1,000 calls")
 
 				asked := srv.Requests()
 				outage.Remove()
@@ -107,13 +98,12 @@ func TestZnodesThatManyCallsMayHaveLeftAreSearchedTogether(t *testing.T) {
 		for i := range 10 {
 			require.NoError(t, s.CreateAll(within(t, soon), fmt.Sprintf("/l/%d", i), nil, session.Persistent, session.WorldACL()))
 		}
-		before := runtime.NumGoroutine()
+		before := locktest.Goroutines()
 		late := srv.Inject(fault.HoldReply().Op(fault.OpCreate)) // the first 256 or so are made, one by one
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		enterMany(t, ctx, s, 1000)
-		synctest.Wait()
-		require.LessOrEqual(t, runtime.NumGoroutine(), before+2, "goroutines after 1,000 calls")
+		require.LessOrEqual(t, locktest.Goroutines(), before+2, "goroutines after 1,000 calls")
 		late.Remove()
 		looks := []fault.Op{fault.OpSync, fault.OpGetChildren2, fault.OpExists, fault.OpMulti}
 		asked := requests(srv, looks...)
@@ -137,14 +127,13 @@ func TestZnodesThatManyCallsGaveUpDuringAnOutageAreDeletedTogether(t *testing.T)
 			tickets = append(tickets, enter(t, aMutex(), s))
 		}
 		hold := srv.Inject(fault.Freeze())
-		before := runtime.NumGoroutine()
+		before := locktest.Goroutines()
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
 		for _, ticket := range tickets {
 			require.ErrorIs(t, ticket.Leave(gone), context.Canceled)
 		}
-		synctest.Wait()
-		require.LessOrEqual(t, runtime.NumGoroutine(), before+2, "goroutines after 300 calls")
+		require.LessOrEqual(t, locktest.Goroutines(), before+2, "goroutines after 300 calls")
 		hold.Remove()
 		ctx := within(t, soon)
 		require.NoError(t, srv.Await(ctx, func() bool { return len(srv.Children("/l")) == 0 }))
