@@ -23,7 +23,8 @@ real='TestHolderStopsBeforeTheNextBeginsWhenItsLeaderIsKilled|TestHolderStopsBef
 TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks
 TestStoppedHolderFindsItsContextEndedAndItsWritesRefused|TestTurnsGoOnWhenLeadersAreKilled
 TestScriptsAreAnsweredAsByARealServer|TestRandomProgramsAreAnsweredAsByARealServer
-TestARealServerTakesThePathsThatWeTake|TestAStoppedRealServerKillsTheGroupInTime'
+TestARealServerTakesThePathsThatWeTake|TestAWriteOfAnEarlierConnectionAnswersNoRequestOfALaterOne
+TestAStoppedRealServerKillsTheGroupInTime'
 
 packages=(./zklock ./internal/session/... ./recipe ./internal/queue ./zklock/... ./zktest/... ./cmd/zklock ./zklockvet ./examples/quickstart
 	./tests/layout ./internal/doctor ./tests/locktest ./internal/text)

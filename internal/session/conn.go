@@ -43,7 +43,6 @@ type conn struct {
 	quarantine int              // in how many more groups untried creates keep apart: see request.untried
 	pending    requestQueue     // written, in order
 	replies    map[replyKey]int // the length of the latest reply to a list or read
-	xid        int32
 	lastSent   time.Time
 	progressAt time.Time // when bytes of a reply, or of a long request, last passed
 	err        error
@@ -79,7 +78,7 @@ func (c *conn) move(from connState) bool {
 }
 
 const (
-	firstXid = 0x40000000 // keeps our transaction ids apart from the driver's, which count up from one
+	firstXid = 0x40000000 // keeps our numbers of requests apart from the driver's, which count up from one
 
 	// readerBuffer holds the replies to some 20 lock requests, which one read takes from the socket. Longer replies bypass it.
 	readerBuffer = 2 << 10
@@ -88,7 +87,7 @@ const (
 var errUnanswered = errors.New("closed the connection without an answer to the handshake: no quorum, too many clients, or a port that wants TLS?")
 
 func newConn(s *Session, netConn net.Conn, server string, limit time.Duration) *conn {
-	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, readerBuffer), xid: firstXid, replies: map[replyKey]int{},
+	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, readerBuffer), replies: map[replyKey]int{},
 		wake: make(chan struct{}, 1)}
 }
 

@@ -45,14 +45,14 @@ func poke(ch chan<- struct{}) {
 	}
 }
 
+// numberLocked gives r a number that no other request of the session has had. A server takes a committed write for the request
+// that waits there with the same session and number, which a write that was sent to the server before may have, too.
 func (c *conn) numberLocked(r *request) {
 	if r.conn = c; r.fromDriver {
 		return
 	}
-	if c.xid++; c.xid < firstXid { // after a thousand million requests on one connection
-		c.xid = firstXid
-	}
-	if r.xid = c.xid; r.op == opPing {
+	r.xid = firstXid + int32(c.s.numbered.Add(1)%firstXid) // again after a thousand million requests
+	if r.op == opPing {
 		r.xid = xidPing // the server answers every ping with this xid
 	}
 	binary.BigEndian.PutUint32(r.frame, uint32(len(r.frame)-4))

@@ -221,16 +221,22 @@ const (
 	lastRest  = time.Second
 )
 
+// backoff is the latest of these pauses.
+type backoff struct {
+	d  time.Duration
+	at time.Time
+}
+
 // nextRest returns the next pause: twice the last one, unless there was no trouble for a while. All calls share it.
 func (s *Session) nextRest() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if now.Sub(s.rested) > 2*lastRest {
-		s.resting = 0
+	if now.Sub(s.backoff.at) > 2*lastRest {
+		s.backoff.d = 0
 	}
-	s.rested, s.resting = now, max(firstRest, min(2*s.resting, lastRest))
-	return s.resting
+	s.backoff = backoff{max(firstRest, min(2*s.backoff.d, lastRest)), now}
+	return s.backoff.d
 }
 
 // rest waits for d. False: ctx or the session ended first.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -30,6 +31,8 @@ type Session struct {
 
 	looking chan struct{} // taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
 
+	numbered atomic.Uint32 // requests
+
 	attaching sync.Once // sets attached, which locks use
 	attached  any
 
@@ -47,9 +50,8 @@ type Session struct {
 	retainedSince time.Time
 	toCheck       list.List     // of the *Retentions whose znodes heartbeats check, the next one first
 	writeTook     time.Duration // duration of the latest acknowledged write
-	rested        time.Time     // when nextRest was last called
-	resting       time.Duration // what it returned
-	stalls        int           // conns given up for silence since the last prompt reply to a write
+	backoff       backoff
+	stalls        int // conns given up for silence since the last prompt reply to a write
 }
 
 // Open opens a session with the ensemble of the connect string ("zk1:2181,zk2:2181/chroot") and waits for its first
