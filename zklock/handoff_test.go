@@ -240,3 +240,36 @@ func TestTheEndOfASharedHoldReachesItsReentrantOnes(t *testing.T) {
 		require.Greater(s, next.Token(), h.Token())
 	})
 }
+
+func TestWhenTheLastWaiterGoesTheZnodeGoes(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		other := s.Client()
+		outside := s.Lock(other.Mutex("/l"))
+		c := s.Client()
+		before := locktest.Goroutines()
+		m := c.Mutex("/l", zklock.WithLocalHandoff())
+		for round := range 10 {
+			ctx, cancel := context.WithCancel(s.Context())
+			var calls []*locktest.Call
+			for range 100 {
+				calls = append(calls, locktest.Go(ctx, m.Lock))
+			}
+			time.Sleep(time.Duration(round) * 50 * time.Millisecond) // from before its create until it watches
+			cancel()
+			for _, w := range calls {
+				require.True(s, w.Over())
+				require.ErrorIs(s, w.Err, context.Canceled)
+			}
+			require.Len(s, s.Server.Children("/l"), 1, "round %d", round)
+			require.Empty(s, s.Watched(c.SessionID()))
+			require.Zero(s, zklock.LocalQueues(c.Client))
+			require.Equal(s, before, locktest.Goroutines())
+			_, _, err := m.TryLock(s.Context())
+			require.ErrorIs(s, err, zklock.ErrBusy)
+		}
+		s.Unlock(outside)
+		_, h, err := m.TryLock(s.Context())
+		require.NoError(s, err)
+		s.Unlock(h)
+	})
+}

@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"testing"
@@ -228,5 +229,122 @@ func TestATransactionWhoseListsDoNotComeTellsWhatItMade(t *testing.T) {
 			synctest.Wait()
 		}
 		require.Len(t, srv.Children("/a"), 3)
+	})
+}
+
+// batcher is a session, or a type that embeds one.
+type batcher interface{ Batch() *session.Batch }
+
+// createAndList makes a znode and lists its parent, in one round trip.
+func createAndList(ctx context.Context, s batcher, znode string, data []byte, mode session.Mode, acl []zk.ACL) (session.Created, []string, error) {
+	b := s.Batch()
+	made, list := b.Create(znode, data, mode, acl), b.List(path.Dir(znode))
+	err := b.Do(ctx)
+	return made.Value, list.Value.Names, err
+}
+
+// transactAndList carries out a transaction and lists dirs, in one round trip.
+func transactAndList(ctx context.Context, s batcher, ops []session.Op, dirs []string) (session.Transaction, [][]string, error) {
+	b := s.Batch()
+	tx := b.Multi(ops...)
+	var lists []*session.Result[session.Children]
+	for _, dir := range dirs {
+		lists = append(lists, b.List(dir))
+	}
+	err := b.Do(ctx)
+	var names [][]string
+	for _, l := range lists {
+		names = append(names, l.Value.Names)
+	}
+	return tx.Value, names, err
+}
+
+// listAll lists several znodes in one round trip. One that does not exist has no children.
+func listAll(ctx context.Context, s batcher, paths []string) (names [][]string, err error) {
+	b := s.Batch()
+	var lists []*session.Result[session.Children]
+	for _, p := range paths {
+		lists = append(lists, b.List(p))
+	}
+	_ = b.Do(ctx) // the results say the same
+	for _, l := range lists {
+		if err = l.Err; err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return nil, err
+		}
+		names = append(names, l.Value.Names)
+	}
+	return names, nil
+}
+
+// existsNow reads a Stat after a sync, in one round trip.
+func existsNow(ctx context.Context, s batcher, znode string) (zk.Stat, error) {
+	b := s.Batch()
+	b.Sync(znode)
+	stat := b.Exists(znode)
+	err := b.Do(ctx)
+	return stat.Value, err
+}
+
+// deleteAll deletes several znodes in one round trip, and returns an error for each.
+func deleteAll(ctx context.Context, s batcher, paths []string) (errs []error) {
+	b := s.Batch()
+	var deleted []*session.Result[session.None]
+	for _, p := range paths {
+		deleted = append(deleted, b.Delete(p, -1))
+	}
+	_ = b.Do(ctx) // the results say the same
+	for _, d := range deleted {
+		errs = append(errs, d.Err)
+	}
+	return errs
+}
+
+// A batch of a read and a write: both are sent, the write is carried out, and ctx or the session ends before the replies.
+func TestAWriteBehindAReadInABatchThatIsGivenUpHasAnUnknownOutcome(t *testing.T) {
+	for name, closing := range map[string]bool{"ctx": false, "session": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s := open(t, srv)
+				srv.Inject(fault.FreezeReplies())
+				b := s.Batch()
+				b.Exists("/")
+				made := b.Create("/x", nil, session.Persistent, session.WorldACL())
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if closing {
+					go func() { time.Sleep(100 * time.Millisecond); s.Close() }()
+				}
+				require.Error(t, b.Do(ctx))
+				synctest.Wait()
+				_, exists := srv.Node("/x")
+				require.True(t, exists)
+				require.ErrorIs(t, made.Err, session.ErrUnknownOutcome, "it was carried out")
+			})
+		})
+	}
+}
+
+// A long batch of a write and reads: its connection breaks, and fails the requests one after the other. ctx ends when the write
+// and as many reads as are waited for together have failed, and those behind have not.
+func TestAWriteThatFailedWithItsConnectionHasAnUnknownOutcomeAlsoIfCtxEndsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRig()
+		defer r.Stop()
+		ctx, cancel := context.WithCancel(t.Context())
+		b := r.Batch()
+		made := b.Create("/x", nil, session.Persistent, session.WorldACL())
+		for range 2*session.Burst - 1 {
+			b.Exists("/")
+		}
+		done := make(chan error)
+		go func() { done <- b.Do(ctx) }()
+		synctest.Wait()
+		require.NoError(t, r.Send())
+		r.BreakBehind(session.Burst, errors.New("broken"))
+		synctest.Wait()
+		cancel()
+		require.Error(t, <-done)
+		require.ErrorIs(t, made.Err, session.ErrUnknownOutcome, "it was sent")
+		require.NotErrorIs(t, made.Err, session.ErrNotSent)
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,4 +115,161 @@ func TestAWatchThatIsGivenUpWithoutAConnectionLeavesNothing(t *testing.T) {
 		require.ErrorIs(t, err, session.ErrClosed)
 		require.Zero(t, s.WatchedPaths())
 	})
+}
+
+// Restoring many watches after a reconnection does not keep the session's mutex, which every reply and every heartbeat needs. A
+// machine that stands still may delay one trial, not all of them.
+func TestRestoringManyWatchesKeepsNoCallerFromTheSession(t *testing.T) {
+	const watches, trials = 100_000, 10
+	paths := make([]string, watches)
+	for i := range paths {
+		paths[i] = fmt.Sprint("/contender-", i)
+	}
+	r := session.NewRig()
+	defer r.Stop()
+	got := make(chan error, 1)
+	go func() { _, err := r.WatchAll(context.Background(), paths...); got <- err }()
+	answered(t, r, got)
+	for trial := 1; ; trial++ {
+		r.Break(errors.New("the connection broke"))
+		began, restored := time.Now(), make(chan struct{})
+		go func() { r.Reconnect(); close(restored) }()
+		longest := time.Duration(0)
+		for done := false; !done; {
+			asked := time.Now()
+			r.ID() // which needs the mutex
+			longest = max(longest, time.Since(asked))
+			select {
+			case <-restored:
+				done = true
+			default:
+			}
+		}
+		took := time.Since(began)
+		queued, _ := r.QueuedCalls()
+		require.Greater(t, queued, watches*len(paths[0])/(128<<10), "all are asked for, by some requests")
+		require.NoError(t, r.Answer(0, nil))
+		require.Equal(t, watches, r.WatchedPaths())
+		if longest < took/4 {
+			return
+		}
+		require.Less(t, trial, trials, "the mutex was held for %v of %v, in every trial", longest, took)
+	}
+}
+
+// Watches that are requested while others are being restored are requested once, and none is forgotten.
+func TestWatchesThatComeDuringARestorationAreAskedForOnce(t *testing.T) {
+	r := session.NewRig()
+	defer r.Stop()
+	old := make([]string, 20_000)
+	for i := range old {
+		old[i] = fmt.Sprint("/old-", i)
+	}
+	got := make(chan error, 1)
+	go func() { _, err := r.WatchAll(context.Background(), old...); got <- err }()
+	answered(t, r, got)
+	r.Break(errors.New("the connection broke"))
+
+	const late = 200
+	all := make(chan error, late)
+	began := make(chan struct{})
+	go func() {
+		close(began)
+		for i := range late {
+			go func() { _, err := r.WatchAll(context.Background(), fmt.Sprint("/new-", i)); all <- err }()
+		}
+	}()
+	<-began
+	r.Reconnect()
+	for range late {
+		answered(t, r, all)
+	}
+	require.Equal(t, len(old)+late, r.WatchedPaths())
+	queued, pending := r.QueuedCalls()
+	require.Zero(t, queued+pending)
+}
+
+// answered answers every request until a call has returned, and requires that it succeeded.
+func answered(t *testing.T, r *session.Rig, got <-chan error) {
+	t.Helper()
+	for ctx := within(t, soon); ; {
+		require.NoError(t, r.Answer(0, nil))
+		select {
+		case err := <-got:
+			require.NoError(t, err)
+			return
+		case <-ctx.Done():
+			require.FailNow(t, "a call does not return")
+		case <-time.After(time.Millisecond): // more may have been queued since
+		}
+	}
+}
+
+// lateConn is a connection on which a write fails after the reader has received bytes and before it has looked at them.
+type lateConn struct {
+	net.Conn
+	late *atomic.Bool
+	gate chan struct{}
+}
+
+func (c *lateConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.late.Load() {
+		<-c.gate
+	}
+	return n, err
+}
+
+func (c *lateConn) Write(b []byte) (int, error) {
+	if c.late.Load() {
+		return 0, errors.New("broken pipe")
+	}
+	return c.Conn.Write(b)
+}
+
+// A notification that is read from a connection which has failed meanwhile fires no watch. So the next connection has to report
+// the change, whether the notification has a zxid (3.9) or not.
+func TestAnEventThatIsReadFromABrokenConnectionIsToldByTheNext(t *testing.T) {
+	for name, version := range map[string]zktest.Version{"3.8": zktest.Version38, "3.9": zktest.Version39} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				require.NoError(t, srv.Create("/dir", nil))
+				late, gate := new(atomic.Bool), make(chan struct{})
+				s := open(t, srv, func(c *session.Config) {
+					c.Dial = func(network, addr string, timeout time.Duration) (net.Conn, error) {
+						conn, err := srv.Dial(network, addr, timeout)
+						if err != nil || late.Load() {
+							return conn, err
+						}
+						return &lateConn{conn, late, gate}, nil
+					}
+				})
+				children, _, _, err := s.WatchChildren(t.Context(), "/dir")
+				require.NoError(t, err)
+				data, err := s.Watch(t.Context(), "/dir")
+				require.NoError(t, err)
+				synctest.Wait()
+				late.Store(true)
+				require.NoError(t, srv.Create("/dir/child", nil))
+				require.NoError(t, srv.SetData("/dir", []byte("set")))
+				synctest.Wait() // the reader has both
+				asked := make(chan error, 1)
+				go func() {
+					_, err := s.Exists(t.Context(), "/dir")
+					asked <- err
+				}()
+				synctest.Wait()
+				require.Equal(t, session.Disconnected, s.State())
+				require.False(t, fired(children))
+				close(gate)
+				require.NoError(t, <-asked)
+				time.Sleep(time.Minute)
+				require.True(t, fired(children), "nobody tells of the child")
+				require.Equal(t, zk.EventNodeChildrenChanged, children.Event())
+				require.True(t, fired(data), "nobody tells of the data")
+				require.Equal(t, zk.EventNodeDataChanged, data.Event())
+				requireNoWatches(t, srv, s)
+			}, zktest.WithVersion(version))
+		})
+	}
 }
