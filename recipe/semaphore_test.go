@@ -21,11 +21,6 @@ func TestPermitsOfOneWhoIsNotInLine(t *testing.T) {
 	own := semName(1, 5, 1)
 	require.Equal(t, recipe.Verdict{}, recipe.Decide(recipe.Listing{}, own, 3, nil))
 	require.Equal(t, recipe.Verdict{}, recipe.Decide(recipe.Listing{Names: []string{semName(1, 4, 2), semName(1, 6, 3)}}, own, 3, nil))
-	for _, kind := range []byte("RWM") {
-		foreign := rwName(kind, 4, 0)
-		require.Equal(t, []string{foreign}, recipe.Decide(recipe.Listing{Names: []string{foreign, own}}, own, 3, nil).OtherKinds)
-		require.Equal(t, recipe.Verdict{OtherKinds: []string{foreign}}, recipe.Decide(recipe.Listing{Names: []string{foreign}}, own, 3, nil))
-	}
 }
 
 // On random lines and sizes, compared with a naive model. A contender holds when its permits and those of all before it are no more

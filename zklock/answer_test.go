@@ -117,7 +117,7 @@ func TestATurnThatHasComeDecidesAlthoughTheContextEnds(t *testing.T) {
 			cancel()
 			close(gate)
 			s.Unlock(call.Get(s))
-			clean(s, "/m")
+			s.NothingLeft("/m")
 		})
 	}
 }

@@ -84,40 +84,25 @@ func callsOf(infos []any) (calls []uint64) {
 type journalKind struct {
 	name  string
 	kind  string
-	lock  func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error)
+	lock  func(c *zklock.Client) locktest.Acquire
 	other func(c *zklock.Client) locktest.Acquire // makes lock wait
 }
 
 func journalKinds() []journalKind {
 	mutex := func(c *zklock.Client) locktest.Acquire { return c.Mutex("/l").Lock }
+	write := func(c *zklock.Client) locktest.Acquire { return c.RWMutex("/l").Lock }
+	read := func(c *zklock.Client) locktest.Acquire { return c.RWMutex("/l").RLock }
+	permits := func(c *zklock.Client) locktest.Acquire { return locktest.Permits(c.Semaphore("/l", 3), 2) }
 	return []journalKind{
-		{"mutex", "mutex", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
-			return c.Mutex("/l").Lock(ctx)
+		{"mutex", "mutex", mutex, mutex},
+		{"mutex with local handoff", "mutex", func(c *zklock.Client) locktest.Acquire {
+			return c.Mutex("/l", zklock.WithLocalHandoff()).Lock
 		}, mutex},
-		{"mutex with local handoff", "mutex", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
-			return c.Mutex("/l", zklock.WithLocalHandoff()).Lock(ctx)
-		}, mutex},
-		{"write", "write", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
-			return c.RWMutex("/l").Lock(ctx)
-		},
-			func(c *zklock.Client) locktest.Acquire { return c.RWMutex("/l").RLock }},
-		{"read", "read", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
-			return c.RWMutex("/l").RLock(ctx)
-		},
-			func(c *zklock.Client) locktest.Acquire { return c.RWMutex("/l").Lock }},
-		{"semaphore", "semaphore", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
-			return c.Semaphore("/l", 3).Acquire(ctx, 2)
-		}, func(c *zklock.Client) locktest.Acquire {
-			return func(ctx context.Context) (context.Context, *zklock.Hold, error) {
-				return c.Semaphore("/l", 3).Acquire(ctx, 2)
-			}
-		}},
-		{"multi", "multi", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
-			return c.MultiLock([]string{"/k", "/l"}).Lock(ctx)
-		}, mutex},
-		{"election", "election", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
-			return c.Election("/l").Campaign(ctx, []byte("v"))
-		}, mutex},
+		{"write", "write", write, read},
+		{"read", "read", read, write},
+		{"semaphore", "semaphore", permits, permits},
+		{"multi", "multi", func(c *zklock.Client) locktest.Acquire { return c.MultiLock([]string{"/k", "/l"}).Lock }, mutex},
+		{"election", "election", func(c *zklock.Client) locktest.Acquire { return locktest.Campaign(c.Election("/l"), "v") }, mutex},
 	}
 }
 
@@ -142,7 +127,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 					}
 				}
 
-				_, h, err := k.lock(ctx, c)
+				_, h, err := k.lock(c)(ctx)
 				require.NoError(t, err)
 				infos := ta.told(t, "asked", "acquired")
 				time.Sleep(10 * time.Minute)
@@ -155,7 +140,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				_, theirs, err := k.other(other)(locktest.Soon(t))
 				require.NoError(t, err)
 				short, done := context.WithTimeout(ctx, 2*time.Second)
-				_, _, err = k.lock(short, c)
+				_, _, err = k.lock(c)(short)
 				done()
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				infos = ta.told(t, "asked", "queued 1", "queued 1", "failed")
@@ -167,7 +152,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				// Behind another holder, and then lost.
 				got := make(chan *zklock.Hold, 1)
 				go func() {
-					_, h, err := k.lock(ctx, c)
+					_, h, err := k.lock(c)(ctx)
 					if err == nil {
 						got <- h
 					}
@@ -199,9 +184,8 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 		first := callsOf(ta.told(t, "asked", "acquired"))[0]
 		_, inner, err := m.Lock(outer.Context())
 		require.NoError(t, err)
-		infos := ta.diaryOf("asked", "acquired")
-		require.Len(t, infos, 2)
-		joined := infos[1].(zklock.LockInfo)
+		require.Equal(t, []string{"asked", "acquired"}, ta.diary.read())
+		joined := ta.diary.lastLock("acquired")
 		require.Greater(t, joined.Call, first)
 		require.Equal(t, first, joined.Joined)
 		require.Equal(t, outer.Token(), joined.Token)
@@ -219,32 +203,9 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 		ta.forget()
 		_, _, err = plain.Lock(h.Context())
 		require.ErrorIs(t, err, zklock.ErrDeadlock)
-		infos = ta.told(t, "asked", "failed")
+		infos := ta.told(t, "asked", "failed")
 		require.ErrorIs(t, infos[1].(zklock.LockInfo).Err, zklock.ErrDeadlock)
 	})
-}
-
-// diaryOf returns the expected calls if they were made in any order, since a session and a lock call their hooks from different
-// goroutines.
-func (ta *journal) diaryOf(want ...string) []any {
-	got := ta.diary.read()
-	ta.diary.mu.Lock()
-	defer ta.diary.mu.Unlock()
-	infos := ta.diary.infos
-	ta.diary.infos = nil
-	if len(got) != len(want) {
-		return nil
-	}
-	for _, w := range want {
-		found := false
-		for _, g := range got {
-			found = found || g == w
-		}
-		if !found {
-			return nil
-		}
-	}
-	return infos
 }
 
 func TestHooksThatAreGivenTogetherAreAllTold(t *testing.T) {

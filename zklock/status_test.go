@@ -69,7 +69,7 @@ func TestStatusShowsHoldsAndWaitsOfEveryKind(t *testing.T) {
 				asked := time.Now()
 				got := make(chan *zklock.Hold, 1)
 				go func() {
-					if _, h, err := k.lock(context.Background(), c); err == nil {
+					if _, h, err := k.lock(c)(context.Background()); err == nil {
 						got <- h
 					}
 					close(got)

@@ -64,7 +64,7 @@ func TestTheTestCanChangeTheTreeAsAnotherClientWould(t *testing.T) {
 		c.refused(t, "a exists /x w", fault.CodeNoNode)
 		c.ok(t, "a ls / w")
 		require.NoError(t, s.Create("/x", []byte("1")))
-		assert.Equal(t, "a ! 1 3 /x zxid=z+2 code=0\na ! 4 3 / zxid=z+2 code=0", firstLines(c.do(t, "a ping"), 2))
+		assert.Regexp(t, `^a ! 1 3 /x zxid=z\+2 code=0\na ! 4 3 / zxid=z\+2 code=0\n`, c.do(t, "a ping"))
 		c.ok(t, "a create /x/y m=e", "a create /x/z", "a create /x/z/z")
 		require.ErrorIs(t, s.Create("/x", nil), fault.CodeNodeExists)
 		require.ErrorIs(t, s.Delete("/x"), fault.CodeNotEmpty)
@@ -80,17 +80,6 @@ func TestTheTestCanChangeTheTreeAsAnotherClientWould(t *testing.T) {
 		_, err := s.Follower()
 		require.ErrorIs(t, err, zktest.ErrClosed)
 	})
-}
-
-func firstLines(s string, n int) string {
-	for i := range s {
-		if s[i] == '\n' {
-			if n--; n == 0 {
-				return s[:i]
-			}
-		}
-	}
-	return s
 }
 
 func TestAwaitIsWokenByEveryChange(t *testing.T) {

@@ -68,14 +68,15 @@ func TestAMultiOfWhichOneFailsDoesNothingAndSaysWhich(t *testing.T) {
 		for name, c := range map[string]struct {
 			ops  []session.Op
 			at   int
+			path string // of the one at fault
 			want error
 		}{
-			"the only one":                 {[]session.Op{session.OpDelete{Path: g.path("/no"), Version: -1}}, 0, zk.ErrNoNode},
-			"the first":                    {[]session.Op{session.OpCheck{Path: g.path("/x"), Version: 9}, good("/a"), good("/b")}, 0, zk.ErrBadVersion},
-			"one in between":               {[]session.Op{good("/a"), good("/x"), good("/b")}, 1, zk.ErrNodeExists},
-			"the last":                     {[]session.Op{good("/a"), good("/b"), session.OpSet{Path: g.path("/no"), Version: -1}}, 2, zk.ErrNoNode},
-			"two":                          {[]session.Op{good("/a"), good("/x"), good("/b"), good("/x")}, 1, zk.ErrNodeExists},
-			"a check of what is not there": {[]session.Op{good("/a"), session.OpCheck{Path: g.path("/no"), Version: -1}}, 1, zk.ErrNoNode},
+			"the only one":                 {[]session.Op{session.OpDelete{Path: g.path("/no"), Version: -1}}, 0, "/no", zk.ErrNoNode},
+			"the first":                    {[]session.Op{session.OpCheck{Path: g.path("/x"), Version: 9}, good("/a"), good("/b")}, 0, "/x", zk.ErrBadVersion},
+			"one in between":               {[]session.Op{good("/a"), good("/x"), good("/b")}, 1, "/x", zk.ErrNodeExists},
+			"the last":                     {[]session.Op{good("/a"), good("/b"), session.OpSet{Path: g.path("/no"), Version: -1}}, 2, "/no", zk.ErrNoNode},
+			"two":                          {[]session.Op{good("/a"), good("/x"), good("/b"), good("/x")}, 1, "/x", zk.ErrNodeExists},
+			"a check of what is not there": {[]session.Op{good("/a"), session.OpCheck{Path: g.path("/no"), Version: -1}}, 1, "/no", zk.ErrNoNode},
 		} {
 			resps, err := g.Multi(g.ctx, c.ops...)
 			require.ErrorIs(t, err, c.want, name)
@@ -93,26 +94,12 @@ func TestAMultiOfWhichOneFailsDoesNothingAndSaysWhich(t *testing.T) {
 			}
 			var op *session.OpError
 			require.ErrorAs(t, err, &op)
-			require.Equal(t, pathOf(c.ops[c.at]), op.Path, "%s: the message names the operation's path", name)
+			require.Equal(t, g.path(c.path), op.Path, "%s: the message names the operation's path", name)
 			names, _, err := g.List(g.ctx, g.path(""))
 			require.NoError(t, err)
 			require.Equal(t, []string{"x"}, names, "%s: nothing was done", name)
 		}
 	})
-}
-
-func pathOf(op any) string {
-	switch op := op.(type) {
-	case session.OpCreate:
-		return op.Path
-	case session.OpDelete:
-		return op.Path
-	case session.OpSet:
-		return op.Path
-	case session.OpCheck:
-		return op.Path
-	}
-	return ""
 }
 
 func TestAMultiWithANilOperationIsRefusedBeforeItIsSent(t *testing.T) {

@@ -174,11 +174,7 @@ func TestALongListOnASlowLineIsRead(t *testing.T) {
 				c.reply(xid, -101, nil)
 				continue
 			}
-			deaf := make(chan struct{})
-			go func() { // what the client sends meanwhile arrives, but is not answered
-				defer close(deaf)
-				c.silence()
-			}()
+			deaf := c.deaf() // what the client sends meanwhile arrives, but is not answered
 			frame := frameOf(append(be32(be64(be32(nil, xid), 1), 0), body...))
 			for ; len(frame) > 0; time.Sleep(time.Second / 100) {
 				n := min(len(frame), rate/100)
