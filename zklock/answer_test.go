@@ -91,17 +91,6 @@ func TestARefusalDecidesWhateverEndsBeforeTheCallLooks(t *testing.T) {
 	}
 }
 
-// lateContext holds up a call that is about to wait until the gate is open: then its turn and its context's end have come.
-type lateContext struct {
-	context.Context
-	gate <-chan struct{}
-}
-
-func (c lateContext) Done() <-chan struct{} {
-	<-c.gate
-	return c.Context.Done()
-}
-
 // The turn of a call comes, and its context ends, before the call looks for either.
 func TestATurnThatHasComeDecidesAlthoughTheContextEnds(t *testing.T) {
 	for range 20 { // which of the two a select takes is random
@@ -110,7 +99,7 @@ func TestATurnThatHasComeDecidesAlthoughTheContextEnds(t *testing.T) {
 			h := s.Lock(m)
 			ctx, cancel := context.WithCancel(s.Context())
 			gate := make(chan struct{})
-			call := locktest.Go(lateContext{ctx, gate}, m.Lock)
+			call := locktest.Go(locktest.LateContext{Context: ctx, Gate: gate}, m.Lock)
 			synctest.Wait()
 			s.Unlock(h)
 			synctest.Wait()

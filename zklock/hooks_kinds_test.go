@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -18,7 +19,7 @@ import (
 // tale records the calls of the hooks and the log of one client.
 type journal struct {
 	diary diary
-	log   logText
+	log   locktest.Buffer
 }
 
 func dialWithJournal(t *testing.T, srv *zktest.Server) (*journal, *zklock.Client) {
@@ -42,7 +43,8 @@ var journalLines = map[string]string{
 // told checks the hooks' calls since the last check, in order, and that the log has the same.
 func (ta *journal) told(t *testing.T, want ...string) (infos []any) {
 	t.Helper()
-	text := ta.log.settled() // waits until all hooks have been called
+	synctest.Wait() // until all hooks have been called
+	text := ta.log.String()
 	got := ta.diary.read()
 	ta.diary.mu.Lock()
 	infos = ta.diary.infos
@@ -64,7 +66,7 @@ func (ta *journal) told(t *testing.T, want ...string) (infos []any) {
 
 // forget excludes what was recorded so far from the next check.
 func (ta *journal) forget() {
-	ta.log.settled()
+	synctest.Wait()
 	ta.log.Reset()
 	ta.diary.read()
 	ta.diary.mu.Lock()
@@ -190,7 +192,8 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 		require.Equal(t, first, joined.Joined)
 		require.Equal(t, outer.Token(), joined.Token)
 		require.Equal(t, outer.Node(), joined.Node)
-		require.Contains(t, ta.log.settled(), `"msg":"lock acquired again"`)
+		synctest.Wait()
+		require.Contains(t, ta.log.String(), `"msg":"lock acquired again"`)
 		ta.forget()
 		locktest.Unlock(t, inner)
 		require.Empty(t, ta.diary.read(), "still held")

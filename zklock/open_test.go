@@ -1,11 +1,9 @@
 package zklock_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,40 +58,10 @@ func TestAClientThatIsOpenedAndClosedWithoutAServerLeavesNothingBehind(t *testin
 	})
 }
 
-// logText is a log that is read while it is written.
-type logText struct {
-	mu  sync.Mutex // guards what follows
-	all bytes.Buffer
-}
-
-func (l *logText) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(b)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
-}
-
-// settled is String when all log lines have been written.
-func (l *logText) settled() string {
-	synctest.Wait()
-	return l.String()
-}
-
-func (l *logText) Reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all.Reset()
-}
-
 func TestADialWithoutADeadlineTellsWhomItCantReachAndWhy(t *testing.T) {
 	for name, own := range map[string]bool{"to its own logger": true, "to slog's default": false} {
 		t.Run(name, func(t *testing.T) {
-			var told logText
+			var told locktest.Buffer
 			log := slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelWarn}))
 			var opts []zklock.Option
 			if own {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -94,24 +92,6 @@ func queued(t testing.TB, s *zktest.Server, path string, n int) {
 	require.NoError(t, err, "%d in line of %s, want %d", inLine(s, path), path, n)
 }
 
-// buffer can be read while it is written.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // self returns this test binary as the command name.
 func self(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
@@ -124,7 +104,7 @@ func self(t testing.TB, name string, args ...string) *exec.Cmd {
 type process struct {
 	testing.TB
 	*exec.Cmd
-	out, err *buffer
+	out, err *locktest.Buffer
 	ended    chan struct{}
 }
 
@@ -143,7 +123,7 @@ func launchAs(t testing.TB, name, zk string, args ...string) *process {
 // start is launch for a command of one's own.
 func start(t testing.TB, cmd *exec.Cmd, zk string) *process {
 	t.Helper()
-	p := &process{TB: t, Cmd: cmd, out: &buffer{}, err: &buffer{}, ended: make(chan struct{})}
+	p := &process{TB: t, Cmd: cmd, out: &locktest.Buffer{}, err: &locktest.Buffer{}, ended: make(chan struct{})}
 	p.Stdout, p.Stderr = p.out, p.err
 	p.Env = environ(t, zk)
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a process group of its own, and no terminal

@@ -23,14 +23,15 @@ type console struct {
 	cmd   *exec.Cmd
 	pty   *os.File
 	fd    int // of pty
-	out   *buffer
+	out   *locktest.Buffer
+	seen  int // how much of out was matched
 	ended chan struct{}
 }
 
 // open starts cmd on a terminal of its own. It is killed with the test.
 func open(t testing.TB, zk string, cmd *exec.Cmd) *console {
 	t.Helper()
-	c := &console{TB: t, cmd: cmd, out: &buffer{}, ended: make(chan struct{})}
+	c := &console{TB: t, cmd: cmd, out: &locktest.Buffer{}, ended: make(chan struct{})}
 	cmd.Env = append(environ(t, zk), "PS1=$ ", "TERM=xterm", "HISTFILE=")
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 12, Cols: 100})
 	require.NoError(t, err)
@@ -89,13 +90,10 @@ func (c *console) sees(text string) (before string) {
 		}
 	}()
 	until(c, "see "+text, func() bool {
-		c.out.mu.Lock()
-		defer c.out.mu.Unlock()
-		first, rest, found := strings.Cut(c.out.buf.String(), text)
+		first, _, found := strings.Cut(c.out.String()[c.seen:], text)
 		if found {
 			before = first
-			c.out.buf.Reset()
-			c.out.buf.WriteString(rest)
+			c.seen += len(first + text)
 		}
 		return found
 	})

@@ -16,17 +16,6 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// lateContext holds up a call that is about to wait until the gate is open: then its answer and the session's end are both there.
-type lateContext struct {
-	context.Context
-	gate <-chan struct{}
-}
-
-func (c lateContext) Done() <-chan struct{} {
-	<-c.gate
-	return c.Context.Done()
-}
-
 // Scenario 81: a reply comes as the session ends: for another cause, or because the reply says so. Whichever the call sees first, the
 // reply decides.
 func TestAnAnswerThatHasComeDecidesAlthoughTheSessionEnds(t *testing.T) {
@@ -44,7 +33,7 @@ func TestAnAnswerThatHasComeDecidesAlthoughTheSessionEnds(t *testing.T) {
 				if !readerFirst {
 					close(gate)
 				}
-				go func() { got <- r.Delete(lateContext{within(t, soon), gate}, "/x", -1) }()
+				go func() { got <- r.Delete(locktest.LateContext{Context: within(t, soon), Gate: gate}, "/x", -1) }()
 				<-r.Woken()
 				require.NoError(t, r.Send())
 				r.AnswerAsTheSessionEnds(c.code, func() bool { return readerFirst || len(got) > 0 })
@@ -69,7 +58,7 @@ func TestAWatchThatWasSetIsReturnedAlthoughTheSessionHasEnded(t *testing.T) {
 		r := session.NewRig()
 		gate, got := make(chan struct{}), make(chan error, 1)
 		go func() {
-			_, err := r.Watch(lateContext{within(t, soon), gate}, "/p")
+			_, err := r.Watch(locktest.LateContext{Context: within(t, soon), Gate: gate}, "/p")
 			got <- err
 		}()
 		<-r.Woken()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"regexp"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
@@ -201,18 +201,13 @@ func TestEventsOfTwoConnectionsHaveNoOrder(t *testing.T) {
 // recorder keeps what is written.
 type recorder struct {
 	net.Conn
-	wrote *safeBuffer
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  []byte
+	wrote *locktest.Buffer
 }
 
 func (r recorder) Write(b []byte) (int, error) {
-	r.wrote.mu.Lock()
-	r.wrote.b = append(r.wrote.b, b...)
-	r.wrote.mu.Unlock()
+	if n, err := r.wrote.Write(b); err != nil {
+		return n, err
+	}
 	return r.Conn.Write(b)
 }
 
@@ -220,7 +215,7 @@ func (r recorder) Write(b []byte) (int, error) {
 // is made again on a new connection because the first was lost before the answer.
 func TestWatchAllAsksInTheOrderOfItsPaths(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		var wrote safeBuffer
+		var wrote locktest.Buffer
 		s := open(t, srv, func(c *session.Config) {
 			c.Dial = func(network, addr string, timeout time.Duration) (net.Conn, error) {
 				conn, err := srv.Dial(network, addr, timeout)
@@ -229,9 +224,7 @@ func TestWatchAllAsksInTheOrderOfItsPaths(t *testing.T) {
 		})
 		srv.Inject(fault.CloseBefore().Op(fault.OpSetWatches).Once())
 		watchAll(t, s, "/own", "/before")
-		wrote.mu.Lock()
-		defer wrote.mu.Unlock()
-		require.Equal(t, []string{"/own", "/before", "/own", "/before"}, regexp.MustCompile("/(own|before)").FindAllString(string(wrote.b), -1))
+		require.Equal(t, []string{"/own", "/before", "/own", "/before"}, regexp.MustCompile("/(own|before)").FindAllString(wrote.String(), -1))
 	})
 }
 
