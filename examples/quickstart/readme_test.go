@@ -99,7 +99,7 @@ func main() {
 }
 `
 	const once = "one at a time in the whole fleet\n"
-	assert.Equal(t, once+once+"ends with <nil>\n", goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
+	assert.Equal(t, once+"ends with <nil>\n", goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
 }
 
 // The testing page's test passes, and does with the page's other loss in place of its own.
