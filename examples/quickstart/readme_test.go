@@ -102,12 +102,12 @@ func main() {
 	assert.Equal(t, once+"ends with <nil>\n", goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
 }
 
-// The testing page's test passes, and does with the page's other loss in place of its own.
+// The testing page's test passes, and does with the page's other losses in place of its own.
 func TestTheTestingPagesTestPasses(t *testing.T) {
 	const expire, expired = "\t\tserver.Expire(client.SessionStatus().ID)\n", "zklock.ErrSessionExpired"
 	page := root + "/docs/how-to/testing.md"
 	test := block(t, page, "func TestAnExpiredSessionEndsTheHold")
-	cut := block(t, page, "server.Inject(")
+	cut, service := block(t, page, "server.Inject("), block(t, page, "holds := func")
 	require.Equal(t, 1, strings.Count(test, expire))
 	const packages = "package report_test\n\nimport (\n\t\"errors\"\n\t\"testing\"\n\t\"testing/synctest\"\n\n" +
 		"\t\"github.com/zklock/locker/zklock\"\n\t\"github.com/zklock/locker/zktest\"\n"
@@ -115,10 +115,12 @@ func TestTheTestingPagesTestPasses(t *testing.T) {
 		"expired_test.go": packages + ")\n\n" + test,
 		"cut_test.go": packages + "\t\"github.com/zklock/locker/zktest/fault\"\n)\n\n" +
 			strings.NewReplacer("AnExpiredSession", "ACutNetwork", expire, cut, expired, "zklock.ErrLeaseOver").Replace(test),
+		"service_test.go": packages + ")\n\n" + strings.NewReplacer("AnExpiredSession", "AnAwaitedSession", expire, service).Replace(test),
 	}
 	out := goTool(t, ".", files, "test", "-count=1", "-v")
 	assert.Contains(t, out, "--- PASS: TestAnExpiredSessionEndsTheHold")
 	assert.Contains(t, out, "--- PASS: TestACutNetworkEndsTheHold")
+	assert.Contains(t, out, "--- PASS: TestAnAwaitedSessionEndsTheHold")
 }
 
 // imports are the packages that fragments name, by the name that they have there.
@@ -181,7 +183,7 @@ func TestEveryGoFragmentOfEveryPageCompiles(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 4, whole, "a new program or test needs a test that runs it")
+	require.Equal(t, 5, whole, "a new program or test needs a test that runs it")
 	require.NotEmpty(t, ours)
 	require.NotEmpty(t, otels)
 	// This test's program does not contain these packages. Having read them, it is run again when they change.
