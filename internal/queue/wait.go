@@ -165,7 +165,7 @@ func (w *waiter) step(ctx context.Context, v recipe.Verdict) (after recipe.Verdi
 // watchPred watches, as watch does, the predecessor name, our own znodes, and the creation of mark, unless it watches them
 // already. If we may not read the predecessor, no watch fires: only looks find out that it is gone.
 func (w *waiter) watchPred(ctx context.Context, name, mark string) (anew bool, err error) {
-	anew = w.follow(name)
+	w.follow(name)
 	if len(w.watches) > 0 && !w.hasFired() {
 		return false, nil
 	}
@@ -252,16 +252,15 @@ func (w *waiter) stop() {
 	}
 }
 
-// follow makes name the predecessor, and gives up the watches on another. anew: it was not.
-func (w *waiter) follow(name string) (anew bool) {
+// follow makes name the predecessor, and gives up the watches on another.
+func (w *waiter) follow(name string) {
 	if name == w.pred {
-		return false
+		return
 	}
 	w.unwatch()
 	w.pred = name
 	w.pause, w.described = 0, false // for a predecessor that is new to us the pauses begin anew
 	w.tickAfter(WatchAfter)
-	return true
 }
 
 // unwatch gives up the watches that wake it.

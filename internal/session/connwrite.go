@@ -45,8 +45,8 @@ func poke(ch chan<- struct{}) {
 	}
 }
 
-// numberLocked gives r a number that no other request of the session has had. A server takes a committed write for the request
-// that waits there with the same session and number, which a write that was sent to the server before may have, too.
+// numberLocked gives r a number that no other request of the session has had, on any connection: a server takes a committed write for
+// the request that waits there with the same session and number, and the write may be one that was sent to another server before.
 func (c *conn) numberLocked(r *request) {
 	if r.conn = c; r.fromDriver {
 		return
