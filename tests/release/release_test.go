@@ -85,7 +85,7 @@ func TestAReleaseIsACommitWithChangelogRequirementsAndTags(t *testing.T) {
 		require.NotContains(t, text, "\nreplace", "go install refuses a module with a replace directive, and modules that require it ignore it")
 	}
 	require.Contains(t, read(t, filepath.Join(repo, "go.work")), "replace "+rootModule+" "+version+" => .\n")
-	require.Contains(t, read(t, filepath.Join(repo, "README.md")), "go get "+rootModule+"@"+version+" ")
+	require.Contains(t, read(t, filepath.Join(repo, "README.md")), "go get "+rootModule+"/zklock@"+version+"\n")
 	require.Contains(t, read(t, filepath.Join(repo, "docs/operate/command-line.md")), "go install "+rootModule+"/cmd/zklock@"+version+"\n")
 	log := read(t, filepath.Join(repo, "CHANGELOG.md"))
 	require.Less(t, strings.Index(log, "## [Unreleased]\n"), strings.Index(log, "## ["+version[1:]+"] - 2"))
