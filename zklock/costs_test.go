@@ -139,6 +139,25 @@ var scenes = []struct {
 		m.cost("its turn")
 		m.Unlock(h)
 	}},
+	{"A mutex in which fifty clients take turns of 1 s", func(m *meter, c, _ *zklock.Client) {
+		ctx, cancel := context.WithCancel(m.Context())
+		var others sync.WaitGroup
+		work := func(context.Context) error { time.Sleep(time.Second); return nil }
+		for range 49 {
+			lock := m.Client().Mutex("/l")
+			others.Go(func() {
+				for lock.Do(ctx, work) == nil {
+				}
+			})
+		}
+		for range 2 { // in the first round they all come at once
+			m.skip()
+			require.NoError(m, c.Mutex("/l").Do(ctx, work))
+		}
+		m.cost("a turn, with its wait of 49 s")
+		cancel()
+		others.Wait()
+	}},
 	{"A read/write lock", func(m *meter, c, other *zklock.Client) {
 		theirs, lock := other.RWMutex("/l"), c.RWMutex("/l")
 		m.Unlock(m.Take(theirs.Lock))

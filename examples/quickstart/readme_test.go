@@ -102,12 +102,12 @@ func main() {
 	assert.Equal(t, once+"ends with <nil>\n", goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
 }
 
-// The testing page's test passes, and does with the page's other losses in place of its own.
-func TestTheTestingPagesTestPasses(t *testing.T) {
+// The testing page's tests pass, the second one also with the page's other loss in place of its own.
+func TestTheTestingPagesTestsPass(t *testing.T) {
 	const expire, expired = "\t\tserver.Expire(client.SessionStatus().ID)\n", "zklock.ErrSessionExpired"
 	page := root + "/docs/how-to/testing.md"
 	test := block(t, page, "func TestAnExpiredSessionEndsTheHold")
-	cut, service := block(t, page, "server.Inject("), block(t, page, "holds := func")
+	cut := block(t, page, "server.Inject(")
 	require.Equal(t, 1, strings.Count(test, expire))
 	const packages = "package report_test\n\nimport (\n\t\"errors\"\n\t\"testing\"\n\t\"testing/synctest\"\n\n" +
 		"\t\"github.com/zklock/locker/zklock\"\n\t\"github.com/zklock/locker/zktest\"\n"
@@ -115,13 +115,28 @@ func TestTheTestingPagesTestPasses(t *testing.T) {
 		"expired_test.go": packages + ")\n\n" + test,
 		"cut_test.go": packages + "\t\"github.com/zklock/locker/zktest/fault\"\n)\n\n" +
 			strings.NewReplacer("AnExpiredSession", "ACutNetwork", expire, cut, expired, "zklock.ErrLeaseOver").Replace(test),
-		"service_test.go": packages + ")\n\n" + strings.NewReplacer("AnExpiredSession", "AnAwaitedSession", expire, service).Replace(test),
+		"service_test.go": strings.Replace(packages, "testing/synctest", "context", 1) + ")\n\n" + block(t, page, "func TestTheServiceStops") + service,
 	}
 	out := goTool(t, ".", files, "test", "-count=1", "-v")
 	assert.Contains(t, out, "--- PASS: TestAnExpiredSessionEndsTheHold")
 	assert.Contains(t, out, "--- PASS: TestACutNetworkEndsTheHold")
-	assert.Contains(t, out, "--- PASS: TestAnAwaitedSessionEndsTheHold")
+	assert.Contains(t, out, "--- PASS: TestTheServiceStopsWhenItsLockIsLost")
 }
+
+// service is what the testing page leaves to its reader.
+const service = `
+func serve(ctx context.Context, servers string) error {
+	client, err := zklock.Dial(ctx, servers)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return client.Mutex("/locks/rebuild-index").Do(ctx, func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+}
+`
 
 // imports are the packages that fragments name, by the name that they have there.
 var imports = map[string]string{
