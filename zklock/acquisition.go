@@ -179,6 +179,12 @@ func (a *acquisition) ended() error {
 	return a.endedLocked()
 }
 
+func (a *acquisition) live() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.liveLocked()
+}
+
 func (a *acquisition) liveLocked() bool { return len(a.holds) > 0 && a.endedLocked() == nil }
 
 func (a *acquisition) endedLocked() error {
@@ -201,10 +207,8 @@ func (a *acquisition) status() (i LockInfo, live bool) {
 // join adds a hold for a Lock of l whose context belongs to the acquisition, which covers l's path dir. Nil, nil: the
 // acquisition has ended, or is about to.
 func (a *acquisition) join(caller context.Context, l *lock, dir string, kind string) (*Hold, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	switch {
-	case !a.liveLocked():
+	case !a.live():
 		return nil, nil
 	case !contenderKind(a.info.Kind).Shares(contenderKind(kind)): // a separate lock on the same path could never be acquired
 		return nil, fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, dir, a.info.Kind)
@@ -216,7 +220,14 @@ func (a *acquisition) join(caller context.Context, l *lock, dir string, kind str
 		return nil, ErrDeadlock
 	}
 	h := &Hold{}
-	h.bind(a, caller)
+	h.bind(a, caller) // calls the caller's methods, so not under mu
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.liveLocked() {
+		h.forget()
+		h.cancel(nil)
+		return nil, nil
+	}
 	a.holds = append(a.holds, h)
 	return h, nil
 }

@@ -87,6 +87,22 @@ func TestAFurtherHoldsContextEndsWithItsOwnCaller(t *testing.T) {
 	})
 }
 
+// A caller's context may have methods of its own, which take their time.
+func TestNoMethodOfTheCallersContextHoldsUpTheOtherHolds(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		m := s.Client().Mutex("/l", zklock.WithReentrancy())
+		outer, first, err := m.Lock(s.Context())
+		require.NoError(s, err)
+		gate := make(chan struct{})
+		second := locktest.Go(locktest.LateContext{Context: outer, Gate: gate}, m.Lock)
+		synctest.Wait()
+		s.Unlock(first)
+		close(gate)
+		<-second.Done
+		require.ErrorIs(s, second.Err, context.Canceled)
+	})
+}
+
 // A loop that writes ctx, hold, err = m.Lock(ctx) calls its second Lock with the first hold's context.
 func TestALockWithTheContextOfAnEarlierHoldSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
