@@ -182,7 +182,7 @@ func (s *Server) changedLocked() {
 
 // Await returns nil as soon as cond is true, and ctx's error if ctx ends first. cond is called at once and after every
 // event in the server: a request, a transaction, a connection that opens or closes, a fault that strikes. It is called
-// without any lock held, so it may inspect the server.
+// without any lock held, so it may inspect the server. What the server has done, its client may not know yet.
 func (s *Server) Await(ctx context.Context, cond func() bool) error {
 	for {
 		s.mu.Lock()

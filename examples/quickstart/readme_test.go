@@ -125,13 +125,14 @@ func TestTheTestingPagesTestsPass(t *testing.T) {
 
 // service is what the testing page leaves to its reader.
 const service = `
-func serve(ctx context.Context, servers string) error {
+func serve(ctx context.Context, servers string, working chan<- bool) error {
 	client, err := zklock.Dial(ctx, servers)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	return client.Mutex("/locks/rebuild-index").Do(ctx, func(ctx context.Context) error {
+		working <- true
 		<-ctx.Done()
 		return ctx.Err()
 	})
