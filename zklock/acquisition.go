@@ -223,7 +223,7 @@ func (a *acquisition) join(caller context.Context, l *lock, dir string, kind str
 	h.bind(a, caller) // calls the caller's methods, so not under mu
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.liveLocked() {
+	if !a.liveLocked() { // it ended meanwhile
 		h.forget()
 		h.cancel(nil)
 		return nil, nil
