@@ -143,7 +143,7 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 		}
 	}()
 	for _, e := range t.entries {
-		e.prefix, e.node, e.names = e.q.newPrefix(), "", nil
+		e.prefix = e.q.newPrefix()
 	}
 	tried := false // a transaction has tried to make the directory too
 	for {
@@ -257,7 +257,7 @@ func (t *Ticket) addLists(b *session.Batch) []*session.Result[session.Children] 
 // refused it. Any other code, from a server in trouble or from something that is not ZooKeeper, proves nothing.
 func refusal(err error) bool {
 	return isOne(err, session.ErrNotSent, zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals, zk.ErrNodeExists,
-		zk.ErrBadArguments, zk.ErrBadVersion, session.ErrExpired, session.ErrClosed, session.ErrPath)
+		zk.ErrBadArguments, session.ErrExpired, session.ErrClosed, session.ErrPath)
 }
 
 // checkDirectories refuses a directory of another kind, and has strays removed.

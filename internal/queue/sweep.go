@@ -166,5 +166,5 @@ func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp 
 
 // final reports whether another attempt after err is of no use: nothing is left to do, or it would be refused again.
 func final(err error) bool {
-	return isOne(err, zk.ErrNoNode, zk.ErrNoAuth, zk.ErrBadVersion, session.ErrTooLarge, session.ErrPath)
+	return isOne(err, zk.ErrNoNode, zk.ErrNoAuth, session.ErrTooLarge, session.ErrPath)
 }

@@ -170,9 +170,11 @@ func TestAGroupWhoseAnswerProvesNothingHasAnUnknownOutcome(t *testing.T) {
 				return binary.BigEndian.AppendUint32(slices.Clone(reply[:12]), uint32(code))
 			}).Op(fault.OpMulti).Once())
 			b := s.Grouped()
-			b.Create("/a/x-", nil, session.EphemeralSequential, session.WorldACL())
-			b.Create("/b/x-", nil, session.EphemeralSequential, session.WorldACL())
+			a := b.Create("/a/x-", nil, session.EphemeralSequential, session.WorldACL())
+			c := b.Create("/b/x-", nil, session.EphemeralSequential, session.WorldACL())
 			require.ErrorIs(t, b.Do(t.Context()), session.ErrUnknownOutcome)
+			require.ErrorIs(t, a.Err, session.ErrUnknownOutcome)
+			require.ErrorIs(t, c.Err, session.ErrUnknownOutcome)
 			require.Len(t, srv.Children("/a"), 1)
 		})
 	}

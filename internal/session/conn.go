@@ -26,9 +26,8 @@ type conn struct {
 	server string
 	limit  time.Duration // of the handshake, and of each answer to credentials
 
-	// Used only by the goroutine that calls shakeHands and receive.
-	in    *bufio.Reader
-	began time.Time // when the connect request was sent
+	began time.Time     // when the connect request was sent; set before run starts
+	in    *bufio.Reader // used only by the goroutine that calls shakeHands and receive
 
 	// Guarded by Session.mu.
 	upAt      time.Time // when it became the session's

@@ -276,8 +276,9 @@ func (s *Session) replied(c *conn, r *request, header replyHeader, code int32, a
 	if r.op == opAuth || r.op == opSASL || r.op == opClose || code == codeUnreadable {
 		return nil // credentials do not touch the session, close ends it, and an unreadable reply proves nothing
 	}
-	// Only refusals by the leader's own request processor prove that the leader was asked.
-	leader := throughLeader(r.op) && r.op != opSync && (code == codeOK || code <= codeNoNode && code >= -111)
+	// Only refusals by the last request processor prove that the leader was asked. One with enableEagerACLCheck comes from a
+	// follower's first, and without a zxid.
+	leader := throughLeader(r.op) && r.op != opSync && header.zxid > 0 && (code == codeOK || code <= codeNoNode && code >= -111)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.op != opPing {

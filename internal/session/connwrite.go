@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/maphash"
 	"runtime"
 	"time"
 )
@@ -214,12 +215,17 @@ const (
 
 type replyKey struct {
 	op   int32
-	path string
+	path uint64 // a hash, since other clients determine how long the path is; two paths with one hash only wait for each other
 }
+
+var pathSeed = maphash.MakeSeed()
 
 // keyOf returns the key of r in conn.replies, or false if its reply is short.
 func keyOf(r *request) (replyKey, bool) {
-	return replyKey{r.op, r.path}, r.op == opGetChildren2 || r.op == opGetData
+	if r.op != opGetChildren2 && r.op != opGetData {
+		return replyKey{}, false
+	}
+	return replyKey{r.op, maphash.String(pathSeed, r.path)}, true
 }
 
 // mustWaitLocked reports whether r, which is about to be sent, has to wait for the reply to a list or read in flight.
@@ -255,6 +261,8 @@ func (c *conn) answeredLocked(r *request, size int) {
 		c.replies[key] = size
 	}
 	for _, m := range r.members {
-		delete(c.replies, replyKey{m.op, m.path})
+		if key, ok := keyOf(m); ok {
+			delete(c.replies, key)
+		}
 	}
 }

@@ -61,6 +61,16 @@ func TestAliveReadsTheClockAndWaitsForNoTimer(t *testing.T) {
 	require.Equal(t, session.Over, s.State())
 }
 
+// It is the first thing that a program asks when its machine has woken up.
+func TestSafeUntilAllowsForASleepThatHasJustEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		before := s.SafeUntil()
+		s.WakeUp(time.Minute)
+		require.Equal(t, before, s.SafeUntil())
+	})
+}
+
 // Scenario 58: on a connection that carries requests but no replies a close would arrive and end the session early. So a
 // session whose lease is over sends no close; the server ends it at its timeout.
 func TestScenario58_NothingEndsALostSessionBeforeTheTimeThatWasPromised(t *testing.T) {

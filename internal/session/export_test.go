@@ -316,6 +316,12 @@ func (s *Session) HoldMutexes() (release func()) {
 // StepClock advances the session's clock by d, as a sleep of the machine does that the system has not reported yet.
 func (s *Session) StepClock(d time.Duration) { s.clock.asleep.Add(int64(d)) }
 
+// WakeUp makes the session's clock what it was before a sleep of d that has just ended.
+func (s *Session) WakeUp(d time.Duration) {
+	s.clock.asleep.Add(int64(-d))
+	s.clock.apart.Add(int64(-d))
+}
+
 // Verdict is the error that a reply means for the session; codes are those of the operations of a multi.
 func Verdict(op, header int32, codes ...int32) int32 {
 	var body []byte

@@ -249,7 +249,8 @@ func (c *conn) gatherListsLocked(first *request) *request {
 	}
 	lists, size := []*request{first}, len(first.frame)
 	for r := c.queue.head; r != nil && r.shares > 0 && r.op == opGetChildren2 && len(lists) < maxGroup && size+len(r.frame) <= maxGroupBytes; r = c.queue.head {
-		if size, known := c.replies[replyKey{r.op, r.path}]; known && (size == unanswered || size > longReply) {
+		key, _ := keyOf(r)
+		if size, known := c.replies[key]; known && (size == unanswered || size > longReply) {
 			break
 		}
 		c.queue.remove(r)

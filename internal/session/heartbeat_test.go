@@ -2,12 +2,15 @@ package session_test
 
 import (
 	"context"
+	"encoding/binary"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/session"
@@ -74,6 +77,26 @@ func TestSafeUntilMovesOnWhileSomethingIsHeld(t *testing.T) {
 			}
 			require.Greater(t, least, timeout/8, "timeout %v: at its shortest", timeout)
 			require.NoError(t, s.Err())
+		})
+	}
+}
+
+// With enableEagerACLCheck a follower refuses a write by itself, and without a zxid. That shows nothing of the leader.
+func TestARefusalMovesTheLeaseOnlyIfItHasAZxid(t *testing.T) {
+	for _, zxid := range []uint64{0, 1} {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			s := open(t, srv)
+			srv.Inject(fault.Garble(func(reply []byte) []byte {
+				reply = binary.BigEndian.AppendUint64(slices.Clone(reply[:4]), zxid)
+				code := fault.CodeNoAuth
+				return binary.BigEndian.AppendUint32(reply, uint32(code))
+			}).Op(fault.OpDelete))
+			before := s.SafeUntil()
+			for range 10 {
+				time.Sleep(time.Second)
+				require.ErrorIs(t, s.Delete(t.Context(), "/forbidden", -1), zk.ErrNoAuth)
+			}
+			require.Equal(t, zxid > 0, s.SafeUntil().After(before))
 		})
 	}
 }

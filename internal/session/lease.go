@@ -275,7 +275,10 @@ var origin = time.Now() // some instant with both readings
 func wallAhead(t time.Time) int64 { return t.UnixNano() - int64(t.Sub(origin)) }
 
 // local converts an instant of this clock to one comparable with time.Now.
-func (c *clock) local(t time.Time) time.Time { return t.Add(-time.Duration(c.asleep.Load())) }
+func (c *clock) local(t time.Time) time.Time {
+	c.glance() // the machine may have slept
+	return t.Add(-time.Duration(c.asleep.Load()))
+}
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {

@@ -122,7 +122,7 @@ func (r *request) result(d *decoder) error {
 		return r.opError(r.unreadable, r.header.code == codeOK)
 	}
 	if r.header.code != codeOK {
-		return r.opError(errOf(r.header.code), false)
+		return r.opError(errOf(r.header.code), tryAgain(r.header.code) && r.header.code != codeThrottled)
 	}
 	d.b = r.reply
 	return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/session"
@@ -55,6 +56,35 @@ func TestAWatchOfChildrenFiresWhenItsZnodeIsDeleted(t *testing.T) {
 		require.True(t, lineFired(both), "one notification is for both kinds")
 		require.Equal(t, zk.EventNodeDeleted, w.Event())
 		require.Zero(t, srv.WatchCount())
+	})
+}
+
+// The first call is given up, and its list finds no directory. The second one's, behind it, finds one.
+func TestAWatchOfChildrenSurvivesTheFailureOfAnotherCall(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		late := srv.Inject(fault.HoldReply().Op(fault.OpGetChildren2).Once())
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			_, _, _, err := s.WatchChildren(ctx, "/dir")
+			assert.ErrorIs(t, err, context.Canceled)
+		})
+		synctest.Wait()
+		var w *session.Watch
+		calls.Go(func() {
+			var err error
+			w, _, _, err = s.WatchChildren(t.Context(), "/dir")
+			assert.NoError(t, err)
+		})
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		require.NoError(t, srv.Create("/dir", nil))
+		late.Release()
+		calls.Wait()
+		require.NoError(t, srv.Create("/dir/a", nil))
+		require.True(t, lineFired(w))
 	})
 }
 

@@ -160,14 +160,9 @@ func (ws *watches) listed(t *watched, code int32) {
 	defer ws.mu.Unlock()
 	current := ws.byPath[t.watchKey]
 	switch {
-	case code != codeOK: // the server has set nothing
-		if current == t && !t.armed && len(t.waiters) <= 1 {
-			ws.dropLocked(t)
-		}
-	case current == nil: // an earlier watch of the path has fired since we asked: no Watch waits for this one
+	case code != codeOK: // the server has set nothing, and the call closes its Watch
+	case current == nil: // no Watch waits for it: an earlier one of the path has fired since we asked, or the call was given up
 		ws.takeAwayLocked(t.watchKey)
-	case len(current.waiters) == 0:
-		ws.removeLocked(current)
 	default:
 		current.armed, current.conn = true, ws.conns
 	}

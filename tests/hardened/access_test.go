@@ -2,6 +2,7 @@ package hardened_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,24 @@ func TestLocksWorkWhereAuthenticationIsEnforced(t *testing.T) {
 	}
 	require.ErrorIs(t, err, zklock.ErrAuth)
 	require.ErrorContains(t, err, "enforces authentication")
+}
+
+// Here a follower refuses a write by itself, so that a refusal does not prove that the leader knows the session.
+func TestARefusalByAFollowerAloneDoesNotMoveTheLease(t *testing.T) {
+	e := ensemble.Start(t, 3, ensemble.WithJVM("-Dzookeeper.enableEagerACLCheck=true"))
+	_, err := administrator(t, e).Create(locktest.Within(t, soon), "/closed", nil, session.Persistent, only(t, "nobody", "x"))
+	require.NoError(t, err)
+	ctx := locktest.Within(t, soon)
+	s, err := session.Open(ctx, e.Followers(t)[0].Addr(), session.Config{})
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, s.Sync(ctx, "/closed"))
+	before := s.SafeUntil()
+	for began := time.Now(); time.Since(began) < 6*tick; {
+		_, err := s.Create(ctx, "/closed/x", nil, session.Persistent, session.WorldACL())
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+	}
+	require.Equal(t, before, s.SafeUntil())
 }
 
 func TestLocksWorkWhereAccessListsAreSkipped(t *testing.T) {
