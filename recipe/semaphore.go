@@ -14,8 +14,8 @@ var semaphore = kind{
 	sized:    true,
 }
 
-// MaxPermits bounds the size of a semaphore, so that sums of permits can't overflow.
-const MaxPermits = 1 << 30
+// MaxPermits bounds the size of a semaphore, so that the sum of two sizes can't overflow, even where an int has 32 bits.
+const MaxPermits = 1 << 29
 
 // room reports that there are permits left for one more.
 func room(_ *kind, before *tally, own Name, size int) bool { return before.permits+own.Permits <= size }

@@ -23,6 +23,9 @@ func TestPermitsOfOneWhoIsNotInLine(t *testing.T) {
 	require.Equal(t, recipe.Verdict{}, recipe.Decide(recipe.Listing{Names: []string{semName(1, 4, 2), semName(1, 6, 3)}}, own, 3, nil))
 }
 
+// Where an int has 32 bits, a sum that overflowed would let two hold all permits.
+var _ int32 = recipe.MaxPermits + 1 + recipe.MaxPermits
+
 // On random lines and sizes, compared with a naive model. A contender holds when its permits and those of all before it are no more
 // than the size; the permits in use are never more than the size; the holders are the first in line; and exactly one waiter, the first,
 // is the head.

@@ -125,6 +125,8 @@ func (a *acquisition) release(ctx context.Context) error {
 		err = ErrNodeDeleted
 	case errors.Is(err, queue.ErrTaken):
 		err = fmt.Errorf("%w, and the other places are being given up: %w", ErrNodeDeleted, err)
+	default:
+		a.c.unreleased(ctx, a.ticket, err)
 	}
 	a.c.tell(slog.LevelDebug, "lock released", a.c.opts.hooks.Released, a.after(err))
 	return err

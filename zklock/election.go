@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error
 		err = term.a.ticket.SetData(ctx, c.data)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
-		err = errors.Join(err, term.Err())
+		err = errors.Join(err, cmp.Or(term.Err(), ErrNodeDeleted))
 	}
 	return e.fail("proclaim", err)
 }
@@ -77,9 +78,9 @@ func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error
 // leading. After a lost term Run campaigns again; WithLogger's log has lead's error if that is more than its
 // context's end.
 //
-// It returns lead's error, nil too, when lead returned during its term; ctx's error when ctx ended while it did not lead; otherwise
-// that of a campaign that can't succeed (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithMaxWait). After any other error it
-// campaigns again, a second later.
+// It returns lead's error, nil too, when lead returned during its term, and ErrLost if its release finds that lost; ctx's error when
+// ctx ended while it did not lead; otherwise a campaign's that can't succeed (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after
+// WithMaxWait). After any other it campaigns again, a second later.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, term *Hold) error) error {
 	c := e.c
 	needFunction(lead == nil)
@@ -224,7 +225,7 @@ type observer struct {
 	yield   func(Leader, error) bool
 	stopped bool // yield has returned false
 
-	pause time.Duration // before the latest look that no event had caused: see recipe.NextLook
+	pause time.Duration // before the latest look that no event had caused: see queue.NextLook
 
 	node  string // of the leader that was yielded last; "" for none
 	mzxid int64  // of its value; 0 for none; -1: nothing has been yielded

@@ -60,8 +60,8 @@ var (
 	// ErrNoRoom says that the client's holds and waits fill its session: open another Client. Their znodes' paths may take
 	// 512 KB, some 6,000 locks, or half of WithJuteMaxBuffer if that is less.
 	ErrNoRoom = session.ErrNoRoom
-	// ErrUnknownOutcome matches the error of a call whose write may or may not have been carried out: of Hold.Multi, Proclaim,
-	// Resize, admin.Evict, and a Job.
+	// ErrUnknownOutcome matches the error of a call whose write may have been carried out: of Hold.Multi, Proclaim, Resize,
+	// admin.Evict, and a Job.
 	ErrUnknownOutcome = session.ErrUnknownOutcome
 )
 

@@ -101,7 +101,7 @@ func (h *Hold) Nodes() []string {
 	return slices.Clone(h.a.ticket.Nodes())
 }
 
-// Check asks the ensemble's leader whether the lock is still ours, in one round trip. Nil: it was, after the call began.
+// Check asks the ensemble whether the lock is still ours, by a write. Nil: it was, after the call began.
 //
 // Errors: ErrLost: it is not, and the hold is lost from then on. ErrUnlocked, ErrClosed: this hold was released, or the Client
 // closed. ctx's says nothing about the lock.
@@ -110,7 +110,10 @@ func (h *Hold) Check(ctx context.Context) error {
 	if err == nil {
 		err = h.a.ticket.Check(ctx)
 	}
-	return h.fail("check", cmp.Or(h.Err(), err))
+	if errors.Is(err, queue.ErrGone) { // the hold is about to end
+		err = ErrNodeDeleted
+	}
+	return h.fail("check", cmp.Or(h.Err(), hide(err, ErrUnknownOutcome)))
 }
 
 // Multi carries out ZooKeeper writes in one transaction that commits only if the lock is still ours: no other client has held it

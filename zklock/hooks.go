@@ -85,7 +85,7 @@ type LockInfo struct {
 
 	Waited time.Duration // for Acquired and Failed
 	Held   time.Duration // for Released and Lost
-	Err    error         // for Failed, Lost and Retried; for Released, why the znode's deletion goes on in the background
+	Err    error         // for Failed, Lost and Retried; for Released, why the znode may still be there, or had gone
 
 	// For Status alone.
 	Since     time.Time // when it was asked for, or acquired

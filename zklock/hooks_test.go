@@ -3,11 +3,14 @@ package zklock_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/queue"
@@ -216,5 +219,28 @@ func TestAPanicOfAHookLeavesTheHoldThatAReentrantCallCountsUp(t *testing.T) {
 		require.NoError(t, h.Err())
 		locktest.Unlock(t, h)
 		require.Empty(t, srv.Children("/l"))
+	})
+}
+
+// A hook that panics in a call that then fails: the hooks beside it are told of the failure.
+func TestAPanicOfAHookHidesNoFailureFromTheOthers(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, open := s.Dir("/l"), 0
+		count := zklock.Hooks{Asked: func(zklock.LockInfo) { open++ }, Failed: func(zklock.LockInfo) { open-- }}
+		c := s.Client(zklock.WithHooks(zklock.Hooks{Queued: func(zklock.LockInfo) { panic("oops") }}), zklock.WithHooks(count))
+		s.Take(s.Client().Mutex(dir).Lock)
+		require.PanicsWithValue(s, "oops", func() { _, _, _ = c.Mutex(dir).Lock(locktest.Within(s, time.Second)) })
+		require.Zero(s, open)
+	})
+}
+
+func TestAReleaseThatTheEnsembleRefusesIsLogged(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		var log strings.Builder
+		c := s.Client(zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+		h := s.Take(c.Mutex("/l", zklock.WithACL(zk.WorldACL(zk.PermRead|zk.PermCreate)...)).Lock)
+		require.NoError(s, h.Unlock())
+		require.NoError(s, c.Close())
+		require.Contains(s, log.String(), "place in line can't be given up before the session ends")
 	})
 }

@@ -177,7 +177,7 @@ func (j *Job) ForgetBefore(ctx context.Context, t time.Time) (n int, err error) 
 func (j *Job) do(ctx context.Context, op, key string, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
 	_, h, err := j.acquire(ctx, "lock", LockInfo{Kind: kindMutex})
 	if err != nil {
-		return JobRun{}, notRunError{hide(err, ErrUnknownOutcome)} // of no run
+		return JobRun{}, notRunError{err}
 	}
 	dir, node := j.znode(key)
 	r := &recording{j, h, dir, node, key, -1}

@@ -95,9 +95,13 @@ func (j *Job) read(ctx context.Context, s *session.Session, key string) (r recor
 		r, err = parseRun(node, data, stat)
 	}
 	if err == nil && r.Key != key {
-		err = fmt.Errorf("%w: %s has the run of another key, \"%s\"", ErrConflict, node, text.Foreign(r.Key))
+		err = anotherKey(node, r)
 	}
 	return r, err == nil, err
+}
+
+func anotherKey(node string, r recorded) error {
+	return fmt.Errorf("%w: %s has the run of another key, \"%s\"", ErrConflict, node, text.Foreign(r.Key))
 }
 
 // remove deletes a run that was read when dir had the version at. dir's data are set as well: a run that was made again after
@@ -263,6 +267,9 @@ func readRuns(ctx context.Context, s *session.Session, dir string, names []strin
 		var r recorded
 		if err == nil {
 			r, err = parseRun(dir+"/"+text.Foreign(names[i]), n.Data, n.Stat)
+		}
+		if err == nil && r.Key != "" && dir+"/"+names[i] != KeyPath(dir, r.Key) {
+			err = anotherKey(dir+"/"+text.Foreign(names[i]), r)
 		}
 		if err != nil {
 			return nil, err

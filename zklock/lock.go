@@ -154,17 +154,19 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 		h.tellAcquired(info, began, h.a.info.Call)
 	} else if err == nil {
 		h, err = l.take(ctx, w)
-		if w.panicked != nil {
-			if h != nil {
-				_ = h.Unlock() // the panic goes on
-			}
-			panic(w.panicked)
-		}
 	}
 	if err != nil {
-		err = l.fail(op, l.explain(w.explain(ctx, err)))
+		err = l.fail(op, hide(l.explain(w.explain(ctx, err)), ErrUnknownOutcome)) // what was made is being removed
 		info.Waited, info.Err = time.Since(began), err
 		l.c.tell(slog.LevelDebug, "lock not acquired", l.c.opts.hooks.Failed, info)
+	}
+	if w.panicked != nil {
+		if h != nil {
+			_ = h.Unlock() // the panic goes on
+		}
+		panic(w.panicked)
+	}
+	if err != nil {
 		return caller, nil, err
 	}
 	return h.work, h, nil

@@ -125,6 +125,7 @@ func TestTheLeaseIsKeptUntilTheHolderHasHeardOfTheLoss(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NoError(t, srv.Delete(g.Nodes()[1]))
 		<-told
+		require.ErrorIs(t, g.Check(within(t, soon)), queue.ErrGone)
 		time.Sleep(time.Second) // plain pings are answered
 		f := srv.Inject(fault.Freeze())
 		safe := s.SafeUntil()

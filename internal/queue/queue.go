@@ -33,7 +33,7 @@ type Queue struct {
 	// Describe makes a name for messages from a contender's data; "" if they have none.
 	Describe func(data []byte) string
 	Caller   Caller       // who wants it
-	Log      *slog.Logger // gets a warning when a waiter finds a change that the ensemble did not report to it
+	Log      *slog.Logger // gets a warning of a change that the ensemble did not report to a waiter, and of a semaphore's other size
 }
 
 // makeDir makes the directory, with the size of a semaphore in its data, and its missing parents.

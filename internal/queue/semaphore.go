@@ -131,9 +131,6 @@ func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool
 				session.ErrConfig, text.Foreign(a.Scheme+":"+a.ID))
 		}
 	}
-	if z.agreed.Load() == 0 && q.Permits > z.want {
-		return 0, tooMany(q.Permits, z.want) // no request is needed to know it
-	}
 	for synced := false; ; synced = true {
 		d, _, err := q.ensureSize(ctx, s, z.want)
 		if err != nil {
@@ -176,7 +173,11 @@ func (q *Queue) ensureSize(ctx context.Context, s *session.Session, size int) (d
 	var before Doubt
 	for {
 		d, stat, err := q.readData(ctx, s)
-		if errors.Is(err, zk.ErrNoNode) {
+		none := errors.Is(err, zk.ErrNoNode)
+		if q.Permits > size && (none || err == nil && d.Size == 0) {
+			return d, stat, tooMany(q.Permits, size) // before anything is made
+		}
+		if none {
 			if err = q.makeDir(ctx, s, size); err == nil {
 				continue
 			}

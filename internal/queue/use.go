@@ -11,29 +11,37 @@ import (
 	"github.com/zklock/locker/internal/session"
 )
 
-// Check asks the leader whether the znodes are still the ticket's. Nil: it has answered. Missing reports those that are
-// not, as it does for Multi and SetData.
+// Check asks whether the znodes are still the ticket's: behind a write, since a server that is cut off, or a leader that is no
+// leader any more, would answer without one. ErrGone: one of them is not.
 func (t *Ticket) Check(ctx context.Context) error {
 	nodes := t.Nodes()
-	b := t.s.Batch()
-	b.Sync(nodes[0]) // for all that is read behind it
-	looks := make([]*session.Result[zk.Stat], len(nodes))
-	for i, node := range nodes {
-		looks[i] = b.Exists(node)
-	}
-	err := b.Do(ctx)
-	for i, look := range looks {
-		switch {
-		case errors.Is(look.Err, zk.ErrNoNode), look.Err == nil && look.Value.EphemeralOwner != t.s.ID():
-			t.Missing(nodes[i])
-		case look.Err != nil:
-			return look.Err
+	for {
+		b := t.s.Batch()
+		b.Multi(checks(nodes)...)
+		looks := make([]*session.Result[zk.Stat], len(nodes))
+		for i, node := range nodes {
+			looks[i] = b.Exists(node)
 		}
+		err := b.Do(ctx)
+		if transient(err) && !isEnd(ctx, t.s, err) {
+			continue // on the next connection
+		}
+		for i, look := range looks {
+			if errors.Is(look.Err, zk.ErrNoNode) || look.Err == nil && look.Value.EphemeralOwner != t.s.ID() {
+				t.Missing(nodes[i])
+				return ErrGone
+			}
+		}
+		return err
 	}
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return err // of the sync
+}
+
+// checks are operations that are refused if one of nodes does not exist.
+func checks(nodes []string) (ops []session.Op) {
+	for _, node := range nodes {
+		ops = append(ops, session.OpCheck{Path: node, Version: -1})
 	}
-	return nil
+	return ops
 }
 
 // Multi carries out writes in one transaction that commits only if all of the ticket's znodes exist. If check returns an
@@ -44,11 +52,7 @@ func (t *Ticket) Multi(ctx context.Context, check func() error, ops ...session.O
 		return nil, err
 	}
 	nodes := t.Nodes()
-	var guarded []session.Op
-	for _, node := range nodes {
-		guarded = append(guarded, session.OpCheck{Path: node, Version: -1})
-	}
-	resps, err := t.s.Multi(ctx, append(guarded, ops...)...)
+	resps, err := t.s.Multi(ctx, append(checks(nodes), ops...)...)
 	if len(resps) < len(nodes) {
 		return resps, err
 	}
