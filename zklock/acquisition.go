@@ -72,9 +72,13 @@ func (a *acquisition) endLost(cause error) {
 			cause = ErrNodeDeleted
 		}
 	}
-	if !a.end(lost, cause) {
-		return
+	if a.end(lost, cause) {
+		a.tellLost(cause)
 	}
+}
+
+// tellLost reports the loss, after end.
+func (a *acquisition) tellLost(cause error) {
 	defer a.c.ends.Done()
 	a.ticket.Lose(cause) // no other call of this process gets it
 	level := slog.LevelWarn
@@ -100,13 +104,16 @@ func (a *acquisition) after(err error) LockInfo {
 
 // expire ends an acquisition whose WithMaxHold is over, and then leaves the ticket, also after a loss.
 func (a *acquisition) expire() {
-	a.endLost(ErrMaxHold)
+	first := a.end(lost, ErrMaxHold)
 	if errors.Is(a.ended(), ErrUnlocked) {
 		return // the release, which came first, leaves the ticket
 	}
 	a.ticket.Session().Go(func(ctx context.Context) {
 		a.c.unreleased(ctx, a.ticket, a.leave(ctx))
 	})
+	if first {
+		a.tellLost(ErrMaxHold) // last: the hook may take its time
+	}
 }
 
 // release ends an acquisition whose last hold was unlocked. If it was lost before, the znodes that are left are deleted.
@@ -203,6 +210,7 @@ func (a *acquisition) status() (i LockInfo, live bool) {
 	a.mu.Unlock()
 	i = a.whole()
 	i.Context, i.Since, i.SafeUntil, i.Count = nil, a.since, a.ticket.Session().SafeUntil(), n
+	i.Paths = slices.Clone(i.Paths)
 	return i, live
 }
 
@@ -214,7 +222,7 @@ func (a *acquisition) join(caller context.Context, l *lock, dir string, kind str
 		return nil, nil
 	case !contenderKind(a.info.Kind).Shares(contenderKind(kind)): // a separate lock on the same path could never be acquired
 		return nil, fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, dir, a.info.Kind)
-	case kind == kindMulti && !samePaths(a.info.Paths, l.dirs):
+	case kind == kindMulti && !samePaths(a.paths(), l.dirs):
 		return nil, fmt.Errorf("%w: %s", ErrDeadlock, dir)
 	case contenderKind(a.info.Kind) != contenderKind(kind):
 		return nil, fmt.Errorf("%w, as a %s", ErrDeadlock, contenderKind(a.info.Kind))
@@ -232,6 +240,14 @@ func (a *acquisition) join(caller context.Context, l *lock, dir string, kind str
 	}
 	a.holds = append(a.holds, h)
 	return h, nil
+}
+
+// paths returns those that the acquisition covers.
+func (a *acquisition) paths() []string {
+	if a.info.Kind == kindMulti {
+		return a.info.Paths
+	}
+	return []string{a.info.Path}
 }
 
 // drop ends the context of a hold that was released, and removes it. last: no hold is left.

@@ -58,7 +58,7 @@ func (l lock) candidate(value []byte) *lock {
 func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error {
 	c := e.candidate(value)
 	err := c.err
-	if err == nil && (term.a.info.Kind != kindElection || term.a.info.Path != e.path) {
+	if err == nil && (term.a.c != e.c || term.a.info.Kind != kindElection || term.a.info.Path != e.path) {
 		err = fmt.Errorf("%w: %v is no term of this election", ErrInvalid, term)
 	}
 	if err == nil {

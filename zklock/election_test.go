@@ -144,3 +144,10 @@ func TestBreakingOutOfObservingLeavesNothing(t *testing.T) {
 		require.Equal(s, 1, s.Server.WatchCount(), "the leader's own, on itself")
 	})
 }
+
+func TestProclaimTakesNoTermOfAnotherClientsElection(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		term := s.Take(locktest.Campaign(s.Client().Election("/e"), "v"))
+		require.ErrorIs(s, s.Client().Election("/e").Proclaim(s.Context(), term, nil), zklock.ErrInvalid)
+	})
+}

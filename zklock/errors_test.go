@@ -2,7 +2,10 @@ package zklock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,9 +17,10 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// As with errgroup.WithContext: the cause of the context is the error of other work, which is an answer of ZooKeeper. It says nothing
-// about the lock.
-var causes = []error{zk.ErrNoNode, zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoAuth, zklock.ErrUnknownOutcome}
+// As with errgroup.WithContext: the cause of the context is the error of other work, which is an answer of ZooKeeper or the loss of
+// another lock. It says nothing about this one.
+var causes = []error{zk.ErrNoNode, zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoAuth, zklock.ErrUnknownOutcome, zklock.ErrClosed,
+	zklock.ErrSessionExpired, zklock.ErrBusy, zklock.ErrNoLeader, errors.Join(zklock.ErrNodeDeleted, zk.ErrNoNode)}
 
 func withCause(cause error) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -67,7 +71,9 @@ var endedCalls = map[string]func(s *locktest.Sim, c *locktest.Client, cause erro
 	},
 	"check": func(s *locktest.Sim, c *locktest.Client, cause error) {
 		h := s.Lock(c.Mutex("/l"))
-		require.ErrorIs(s, h.Check(ended(cause)), context.Canceled)
+		err := h.Check(ended(cause))
+		require.ErrorIs(s, err, context.Canceled)
+		require.NotErrorIs(s, err, zklock.ErrLost)
 		require.NoError(s, h.Err())
 		s.Unlock(h)
 	},
@@ -88,6 +94,37 @@ var endedCalls = map[string]func(s *locktest.Sim, c *locktest.Client, cause erro
 		in.Remove()
 		s.Unlock(h)
 	},
+	"create in flight, with the directory": func(s *locktest.Sim, c *locktest.Client, cause error) {
+		in := s.Server.Inject(fault.HoldReply().Op(fault.OpMulti).Session(c.SessionID()).Once())
+		ctx, end := withCause(cause)
+		time.AfterFunc(100*time.Millisecond, end)
+		_, _, err := c.Mutex("/l").Lock(ctx)
+		require.ErrorIs(s, err, context.Canceled)
+		in.Remove()
+		free(s, "/l")
+	},
+	"try": func(s *locktest.Sim, c *locktest.Client, cause error) {
+		_, err := c.Mutex("/l").TryDo(ended(cause), func(context.Context) error { return nil })
+		require.ErrorIs(s, err, context.Canceled)
+	},
+	"reads": func(s *locktest.Sim, c *locktest.Client, cause error) {
+		_, err := c.Job("/j").Once(s.Context(), "k", func(context.Context) error { return nil })
+		require.NoError(s, err)
+		s.Take(locktest.Permits(c.Semaphore("/s", 5), 3))
+		s.Take(locktest.Campaign(c.Election("/e"), "v"))
+		in := s.Server.Inject(fault.Hold().Op(fault.OpGetChildren2, fault.OpGetData, fault.OpExists))
+		for name, read := range map[string]func(ctx context.Context) error{
+			"forget": func(ctx context.Context) error { _, err := c.Job("/j").Forget(ctx, "k"); return err },
+			"older":  func(ctx context.Context) error { _, err := c.Job("/j").ForgetBefore(ctx, time.Now()); return err },
+			"size":   func(ctx context.Context) error { _, _, err := c.Semaphore("/s", 9).Size(ctx); return err },
+			"leader": func(ctx context.Context) error { _, err := c.Election("/e").Leader(ctx); return err },
+		} {
+			ctx, end := withCause(cause)
+			time.AfterFunc(100*time.Millisecond, end)
+			require.ErrorIs(s, read(ctx), context.Canceled, name)
+		}
+		in.Remove()
+	},
 	"create a directory": func(s *locktest.Sim, c *locktest.Client, cause error) {
 		err := c.Current().CreateAll(ended(cause), "/made", nil, 0, zk.WorldACL(zk.PermAll))
 		require.ErrorIs(s, err, context.Canceled)
@@ -104,14 +141,63 @@ func TestTheCauseOfAContextIsNotTakenForAnAnswer(t *testing.T) {
 	}
 }
 
-// A cause that is no answer of the ensemble is found in the error.
-func TestTheCauseOfAContextIsFoundInTheError(t *testing.T) {
+// Of the cause of a context the error has the text.
+func TestTheCauseOfAContextIsToldInTheError(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		own := fmt.Errorf("the program stops")
-		ctx, cancel := context.WithCancelCause(s.Context())
-		cancel(own)
-		_, _, err := s.Client().Mutex("/l").Lock(ctx)
-		require.ErrorIs(s, err, own)
+		_, _, err := s.Client().Mutex("/l").Lock(ended(errors.New("the program stops")))
 		require.ErrorIs(s, err, context.Canceled)
+		require.ErrorContains(s, err, "(read /config: the program stops)")
+	})
+}
+
+// What a dialer answers is not what the ensemble answers: a znode is neither gone nor refused.
+func TestADialersErrorIsNotTakenForAnAnswer(t *testing.T) {
+	for _, held := range []bool{true, false} {
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			var away atomic.Bool
+			c := s.Client(zklock.WithDialer(func(network, addr string, d time.Duration) (net.Conn, error) {
+				if away.Load() {
+					return nil, fmt.Errorf("discovery: %w", zk.ErrNoNode)
+				}
+				return s.Server.Dial(network, addr, d)
+			}))
+			first, second := s.Client(), c
+			if held {
+				first, second = c, first
+			}
+			h := s.Lock(first.Mutex("/l"))
+			ctx, cancel := context.WithCancel(s.Context())
+			waits := locktest.Go(ctx, second.Mutex("/l").Lock)
+			time.Sleep(time.Second)
+			away.Store(true)
+			s.Server.Leader().DropConnections()
+			time.Sleep(time.Second)
+			if cancel(); held {
+				_ = h.Unlock() // goes on behind it
+			}
+			<-waits.Done
+			away.Store(false)
+			time.Sleep(5 * time.Second)
+			if !held {
+				s.Unlock(h)
+			}
+			free(s, "/l")
+		})
+	}
+}
+
+func TestADialerThatReturnsNothingIsAnError(t *testing.T) {
+	_, err := zklock.Dial(locktest.Within(t, 100*time.Millisecond), "zk1:2181",
+		zklock.WithDialer(func(string, string, time.Duration) (net.Conn, error) { return nil, nil }))
+	require.ErrorContains(t, err, "the dialer has returned no connection, and no error")
+}
+
+// An error may be compared, as errors.Is does.
+func TestAnErrorThatHidesAnotherCanBeCompared(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		s.Server.Inject(fault.HoldReply().Op(fault.OpMulti).Once())
+		_, _, err := s.Client().Mutex("/l").Lock(locktest.Within(s, 100*time.Millisecond))
+		require.NotErrorIs(s, err, zklock.ErrUnknownOutcome)
+		require.ErrorIs(s, err, err)
 	})
 }

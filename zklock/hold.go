@@ -63,9 +63,13 @@ func (h *Hold) bind(a *acquisition, caller context.Context) {
 	work, cancel := context.WithCancelCause(base)
 	h.work = &leaseContext{work, s}
 	stop := context.AfterFunc(caller, func() {
-		if !timed || !errors.Is(caller.Err(), context.DeadlineExceeded) { // else work ends by the same deadline, and says so
-			cancel(context.Cause(caller))
+		if timed && errors.Is(caller.Err(), context.DeadlineExceeded) {
+			select {
+			case <-work.Done(): // by the same deadline, and says so
+			case <-time.After(10 * time.Millisecond): // caller's is by another clock
+			}
 		}
+		cancel(context.Cause(caller))
 	})
 	h.forget = func() {
 		stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -99,6 +100,7 @@ var lastCall atomic.Uint64
 // tell logs an event of a lock, with what i has of it, and then calls its hook, which may be nil. Package session logs the
 // sessions' changes.
 func (c *Client) tell(level slog.Level, event string, hook func(LockInfo), i LockInfo) {
+	i.Paths = slices.Clone(i.Paths) // the hook's own
 	if c.log.Enabled(i.Context, level) {
 		attrs := []slog.Attr{slog.Uint64("call", i.Call), slog.String("kind", i.Kind), slog.String("path", i.Path)}
 		for _, a := range []slog.Attr{

@@ -244,3 +244,55 @@ func TestAReleaseThatTheEnsembleRefusesIsLogged(t *testing.T) {
 		require.Contains(s, log.String(), "place in line can't be given up before the session ends")
 	})
 }
+
+// What a hook or a reader of Status is given is its own.
+func TestAHookThatChangesItsPathsChangesNoLock(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		rename := func(i zklock.LockInfo) { clear(i.Paths) }
+		c := s.Client(zklock.WithHooks(zklock.Hooks{Asked: rename, Acquired: rename, Released: rename}))
+		m := c.MultiLock([]string{"/a", "/b"})
+		h := s.Take(m.Lock)
+		rename(c.Status().Holds[0])
+		require.Equal(s, []string{"/a", "/b"}, c.Status().Holds[0].Paths)
+		s.Unlock(h)
+		s.Take(m.Lock)
+		_, _, err := s.Client().Mutex("/a").TryLock(s.Context())
+		require.ErrorIs(s, err, zklock.ErrBusy)
+	})
+}
+
+// Scenario 70: a hook that is told of a loss takes its time, or locks again: nobody waits for it.
+func TestScenario70_NobodyWaitsForAHookThatIsToldOfALoss(t *testing.T) {
+	for _, opts := range [][]zklock.LockOption{nil, {zklock.WithLocalHandoff()}} {
+		for name, lose := range map[string]func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold){
+			"max hold": func(*locktest.Sim, *locktest.Client, *zklock.Hold) {},
+			"deleted": func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) {
+				require.NoError(s, s.Server.Delete(h.Node()))
+			},
+			"expired": func(s *locktest.Sim, c *locktest.Client, _ *zklock.Hold) {
+				require.NoError(s, s.Server.Expire(c.SessionID()))
+			},
+		} {
+			t.Run(fmt.Sprint(name, len(opts)), func(t *testing.T) {
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					var c *locktest.Client
+					again, goOn := make(chan error, 1), make(chan struct{})
+					c = s.Client(zklock.WithHooks(zklock.Hooks{Lost: func(zklock.LockInfo) {
+						_, h, err := c.Mutex("/l", opts...).Lock(locktest.Within(s, time.Minute))
+						if err == nil {
+							err = h.Unlock()
+						}
+						again <- err
+						<-goOn
+					}}))
+					h := s.Lock(c.Mutex("/l", append(opts, zklock.WithMaxHold(2*time.Second))...))
+					time.Sleep(time.Second)
+					lose(s, c, h)
+					require.NoError(s, <-again)
+					free(s, "/l")
+					close(goOn)
+				})
+			})
+		}
+	}
+}

@@ -156,7 +156,7 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 		h, err = l.take(ctx, w)
 	}
 	if err != nil {
-		err = l.fail(op, hide(l.explain(w.explain(ctx, err)), ErrUnknownOutcome)) // what was made is being removed
+		err = l.fail(op, hide(l.explain(ctx, w.explain(ctx, err)), ErrUnknownOutcome)) // what was made is being removed
 		info.Waited, info.Err = time.Since(began), err
 		l.c.tell(slog.LevelDebug, "lock not acquired", l.c.opts.hooks.Failed, info)
 	}
@@ -392,7 +392,7 @@ var errWaited = errors.New("WithMaxWait's time was over")
 // explain returns ErrBusy for a try that found another contender, and for a call whose WithMaxWait was over, before its
 // caller's context, while it was in line; a call that could not queue, for lack of a connection, did not find the lock
 // busy. ErrBusy has the cause as text only, since a deadline in that was not the caller's.
-func (l *lock) explain(err error) error {
+func (l *lock) explain(ctx context.Context, err error) error {
 	var line queue.LineError
 	if !errors.As(err, &line) {
 		return err
@@ -404,7 +404,7 @@ func (l *lock) explain(err error) error {
 	if l.c.use.holding(l.dirs, line.Holder) {
 		found, err = fmt.Errorf("%w (this process)", line), fmt.Errorf("%w (this process)", err)
 	}
-	if errors.Is(err, errWaited) {
+	if errors.Is(context.Cause(ctx), errWaited) {
 		return busy(line.Line, fmt.Sprintf("gave up after %v: %v", l.o.wait, found))
 	}
 	return err

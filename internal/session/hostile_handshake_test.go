@@ -3,7 +3,6 @@ package session_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -27,33 +26,32 @@ func TestAHostileHandshake(t *testing.T) {
 		return e
 	}
 	for name, c := range map[string]struct {
-		script  func(c *peerConn)
-		garbled bool
-		says    string
+		script func(c *peerConn)
+		says   string
 	}{
-		"timeout 0":           {respond(edit(4, 0, 0, 0, 0)), true, "timeout not positive"},
-		"timeout -1":          {respond(edit(4, 0xff, 0xff, 0xff, 0xff)), true, "timeout not positive"},
-		"version 1":           {respond(edit(3, 1)), true, "protocol version"},
-		"session 0":           {respond(edit(8, 0, 0, 0, 0, 0, 0, 0, 0)), true, "0x0"},
-		"password of 2^31-1":  {respond(edit(16, 0x7f, 0xff, 0xff, 0xff)), true, "short"},
-		"password of -5":      {respond(edit(16, 0xff, 0xff, 0xff, 0xfb)), true, "short"},
-		"password of 3":       {respond(append(bytes.Clone(good[:16]), 0, 0, 0, 3, 1, 2, 3)), true, "16 bytes"},
-		"password of 17":      {respond(append(append(bytes.Clone(good[:16]), 0, 0, 0, 17), make([]byte, 18)...)), true, "16 bytes"},
-		"no password":         {respond(append(bytes.Clone(good[:16]), 0xff, 0xff, 0xff, 0xff, 0)), true, "16 bytes"},
-		"trailing bytes":      {respond(append(bytes.Clone(good), 1, 2, 3)), true, "trailing"},
-		"cut":                 {respond(good[:17]), true, "short"},
-		"empty frame":         {respond(nil), true, "length 0"},
-		"a length of 2^31-1":  {func(c *peerConn) { c.hello(); c.raw(0x7f, 0xff, 0xff, 0xff); c.silence() }, true, `not a ZooKeeper server: its answer begins with "\x7f\xff\xff\xff"`},
-		"a negative length":   {func(c *peerConn) { c.hello(); c.raw(0x80, 0, 0, 0); c.silence() }, true, `not a ZooKeeper server: its answer begins with "\x80\x00\x00\x00"`},
-		"text":                {func(c *peerConn) { heard := c.deaf(); c.raw([]byte("SSH-2.0-OpenSSH_9.2\r\n")...); <-heard }, true, "a:1: this is an SSH server, not ZooKeeper"},
-		"a web server":        {func(c *peerConn) { c.hello(); c.raw([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")...) }, true, "a:1: this is an HTTP server"},
-		"a TLS port":          {func(c *peerConn) { c.hello(); c.raw(0x15, 3, 3, 0, 2, 2, 70); c.silence() }, true, "a:1: this port speaks TLS"},
-		"silence":             {func(c *peerConn) { c.silence() }, false, "no answer to the handshake within"},
-		"half a length":       {func(c *peerConn) { c.hello(); c.raw(0, 0); c.silence() }, false, "no answer to the handshake within"},
-		"a length, no frame":  {func(c *peerConn) { c.hello(); c.raw(0, 0, 0, 37); c.silence() }, false, "no answer to the handshake within"},
-		"half a frame":        {func(c *peerConn) { c.hello(); c.raw(0, 0, 0, 37, 0, 0); c.silence() }, false, "no answer to the handshake within"},
-		"the end at once":     {func(*peerConn) {}, false, "closed"},
-		"the end after hello": {func(c *peerConn) { c.hello() }, false, "closed the connection without an answer to the handshake"},
+		"timeout 0":           {respond(edit(4, 0, 0, 0, 0)), "timeout not positive"},
+		"timeout -1":          {respond(edit(4, 0xff, 0xff, 0xff, 0xff)), "timeout not positive"},
+		"version 1":           {respond(edit(3, 1)), "protocol version"},
+		"session 0":           {respond(edit(8, 0, 0, 0, 0, 0, 0, 0, 0)), "0x0"},
+		"password of 2^31-1":  {respond(edit(16, 0x7f, 0xff, 0xff, 0xff)), "short"},
+		"password of -5":      {respond(edit(16, 0xff, 0xff, 0xff, 0xfb)), "short"},
+		"password of 3":       {respond(append(bytes.Clone(good[:16]), 0, 0, 0, 3, 1, 2, 3)), "16 bytes"},
+		"password of 17":      {respond(append(append(bytes.Clone(good[:16]), 0, 0, 0, 17), make([]byte, 18)...)), "16 bytes"},
+		"no password":         {respond(append(bytes.Clone(good[:16]), 0xff, 0xff, 0xff, 0xff, 0)), "16 bytes"},
+		"trailing bytes":      {respond(append(bytes.Clone(good), 1, 2, 3)), "trailing"},
+		"cut":                 {respond(good[:17]), "short"},
+		"empty frame":         {respond(nil), "length 0"},
+		"a length of 2^31-1":  {func(c *peerConn) { c.hello(); c.raw(0x7f, 0xff, 0xff, 0xff); c.silence() }, `not a ZooKeeper server: its answer begins with "\x7f\xff\xff\xff"`},
+		"a negative length":   {func(c *peerConn) { c.hello(); c.raw(0x80, 0, 0, 0); c.silence() }, `not a ZooKeeper server: its answer begins with "\x80\x00\x00\x00"`},
+		"text":                {func(c *peerConn) { heard := c.deaf(); c.raw([]byte("SSH-2.0-OpenSSH_9.2\r\n")...); <-heard }, "a:1: this is an SSH server, not ZooKeeper"},
+		"a web server":        {func(c *peerConn) { c.hello(); c.raw([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")...) }, "a:1: this is an HTTP server"},
+		"a TLS port":          {func(c *peerConn) { c.hello(); c.raw(0x15, 3, 3, 0, 2, 2, 70); c.silence() }, "a:1: this port speaks TLS"},
+		"silence":             {func(c *peerConn) { c.silence() }, "no answer to the handshake within"},
+		"half a length":       {func(c *peerConn) { c.hello(); c.raw(0, 0); c.silence() }, "no answer to the handshake within"},
+		"a length, no frame":  {func(c *peerConn) { c.hello(); c.raw(0, 0, 0, 37); c.silence() }, "no answer to the handshake within"},
+		"half a frame":        {func(c *peerConn) { c.hello(); c.raw(0, 0, 0, 37, 0, 0); c.silence() }, "no answer to the handshake within"},
+		"the end at once":     {func(*peerConn) {}, "closed"},
+		"the end after hello": {func(c *peerConn) { c.hello() }, "closed the connection without an answer to the handshake"},
 		"byte by byte for ever": {func(c *peerConn) {
 			c.deaf()
 			for _, b := range append([]byte{1, 0, 0, 0}, make([]byte, 1000)...) {
@@ -62,7 +60,7 @@ func TestAHostileHandshake(t *testing.T) {
 					return
 				}
 			}
-		}, false, "no answer to the handshake within"},
+		}, "no answer to the handshake within"},
 	} {
 		for _, tick := range []time.Duration{2 * time.Second, 0} { // 0: the first handshake is one that finds out the tick
 			t.Run(fmt.Sprintf("%s, tick %v", name, tick), func(t *testing.T) {
@@ -74,7 +72,6 @@ func TestAHostileHandshake(t *testing.T) {
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					require.ErrorContains(t, err, "a:1")
 					require.ErrorContains(t, err, c.says)
-					require.Equal(t, c.garbled, errors.Is(err, session.ErrGarbled), "%v", err)
 					require.Less(t, time.Since(start), 6*time.Second, "Open returns with its context")
 					require.Greater(t, p.count(), 2, "it goes on trying")
 					time.Sleep(10 * time.Second) // Open does not wait for the goroutines that it started

@@ -124,6 +124,9 @@ func Middleware(wait time.Duration, lock func(*http.Request) (Do, error)) func(h
 				return nil
 			})
 			if !served {
+				if why := context.Cause(ctx); why != nil && errors.Is(err, ctx.Err()) {
+					err = fmt.Errorf("%w: %w", err, why)
+				}
 				refuse(w, err)
 			} // else the answer is the handler's; a loss, or a release that failed, is told by the Client's hooks and logger
 		})

@@ -183,6 +183,7 @@ func (t *Turn) Leave(ctx context.Context) error {
 // Lose says that the hold was lost: see queue.Ticket.Lose. The turn is not handed on, and Leave deletes the znode.
 func (t *Turn) Lose(cause error) {
 	t.endLost(cause)
+	t.drop() // not only when onLoss has returned: it may call a user's hook
 	t.Ticket.Lose(cause)
 }
 
