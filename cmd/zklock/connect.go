@@ -74,7 +74,7 @@ func (c *connFlags) environment(f *pflag.FlagSet) error {
 	for _, name := range handedOn {
 		key, text := variable(name), os.Getenv(variable(name))
 		switch {
-		case f.Changed(name):
+		case f.Changed(name) && (name != "zk" || c.zk != ""): // "" is that of an unset variable, and counts as not given
 			value := f.Lookup(name).Value.String()
 			if name == "auth-file" || name == "tls-ca" || name == "tls-cert" || name == "tls-key" {
 				if abs, err := filepath.Abs(value); err == nil && value != "" { // the command may change its directory

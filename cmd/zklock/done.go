@@ -51,6 +51,9 @@ removes the runs with a key that began more than 90 days ago.`,
 			if changed("forget") && (last || changed("forget-older")) || last && changed("forget-older") {
 				return usagef("--forget, --forget-last and --forget-older: only one of them")
 			}
+			if age < 0 {
+				return usagef("--forget-older %v: must not be negative", age)
+			}
 			return a.with(func(ctx context.Context, c *zklock.Client) error {
 				ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
 				defer cancel()

@@ -56,10 +56,11 @@ It ends with 1 when there is no such contender, or when the answer was no.`,
 				if err := admin.Evict(ctx, c, args[0], zklock.Token(token)); err != nil {
 					return err
 				}
-				if !a.quiet {
-					fmt.Fprintf(a.out, "removed token %d from %s\n", token, clean(args[0]))
+				if a.quiet {
+					return nil
 				}
-				return nil
+				_, err := fmt.Fprintf(a.out, "removed token %d from %s\n", token, clean(args[0]))
+				return err
 			})
 		},
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -287,4 +288,37 @@ func TestElectAgainOutlivesAnOutage(t *testing.T) {
 		p.exits(7)
 		return
 	}
+}
+
+// A service that was told to leave, and whose leadership is lost before it has, is not started again.
+func TestElectAgainDoesNotOutliveSIGTERM(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := launch(t, s.Addr(), "elect", "--again", "--session-timeout", calm, "/e", "--", testCommand, "diary", string(d), "note", "live")
+	d.alive(t, "child")
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	until(t, "told", func() bool { return d.has("child", "signal 15") })
+	require.NoError(t, s.Delete("/e/"+s.Children("/e")[0]))
+	p.exits(exitLost)
+	d.silent(t, "child")
+}
+
+// Standard error is a full pipe that nobody reads. Neither the command's signal nor the release wait for it.
+func TestAMessageThatNobodyReadsDelaysNothing(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	defer w.Close()
+	require.NoError(t, w.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+	_, err = w.Write(make([]byte, 1<<20))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "full")
+
+	cmd := self(t, "zklock", "run", "--verbose", "--session-timeout", calm, "--max-hold", "1s", "/l", "--", testCommand, "diary", string(d), "until-term")
+	cmd.Stderr = w
+	p := start(t, cmd, s.Addr())
+	p.exits(exitLost)
+	require.Zero(t, inLine(s, "/l"))
+	require.True(t, d.has("child", "told") || d.seen("child").IsZero(), "a busy machine may not have started it by then")
 }

@@ -88,7 +88,7 @@ func lookRoot(cmd *cobra.Command, args []string) (string, error) {
 		return slashless(args[0]), nil
 	}
 	if root := os.Getenv(envRoot); root != "" {
-		return root, nil
+		return slashless(root), nil
 	}
 	return "", usagef("no PATH: name the directory of the locks, or set %s; %s / looks at the whole ensemble", envRoot, cmd.CommandPath())
 }

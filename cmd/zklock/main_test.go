@@ -124,7 +124,10 @@ func launchAs(t testing.TB, name, zk string, args ...string) *process {
 func start(t testing.TB, cmd *exec.Cmd, zk string) *process {
 	t.Helper()
 	p := &process{TB: t, Cmd: cmd, out: &locktest.Buffer{}, err: &locktest.Buffer{}, ended: make(chan struct{})}
-	p.Stdout, p.Stderr = p.out, p.err
+	p.Stdout = p.out
+	if p.Stderr == nil {
+		p.Stderr = p.err
+	}
 	p.Env = environ(t, zk)
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a process group of its own, and no terminal
 	require.NoError(t, p.Start())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,7 +115,8 @@ func (p *pruner) run(ctx context.Context, a *app, c *zklock.Client, yes bool) er
 	}
 	err = p.remove(ctx, s)
 	if !a.quiet {
-		fmt.Fprintf(a.out, "removed %d of %d znodes below %s\n", p.removed, p.seen, clean(p.root))
+		_, failed := fmt.Fprintf(a.out, "removed %d of %d znodes below %s\n", p.removed, p.seen, clean(p.root))
+		err = cmp.Or(err, failed)
 	}
 	if err == nil && p.refused > 0 {
 		err = fmt.Errorf("%d empty lock directories below %s: %w", p.refused, p.root, zk.ErrNoAuth)

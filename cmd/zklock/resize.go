@@ -22,7 +22,7 @@ func (a *app) resizeCommand() *cobra.Command {
 		GroupID: groupLook,
 		Short:   "Change how many permits a lock with permits has",
 		Long: `Change the size of the lock with permits at PATH to N, for all clients: more permits wake waiting contenders, fewer let the
-holders finish. Later commands must use --of N. A path without permits is not changed, and ends it with 1.`,
+holders finish. The --of of other commands does not count. A path without permits is not changed, and ends it with 1.`,
 		Example: "  zklock resize /locks/converters 8",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -26,10 +26,12 @@ type app struct {
 
 // execute runs one command line and returns its exit code.
 func execute(args []string) int {
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, busy: exitBusy}
 	if len(args) > 0 && args[0] == guardCommand {
 		return guardMain(args[1:])
 	}
+	stderr := newMessages(os.Stderr)
+	defer stderr.flush()
+	a := &app{in: os.Stdin, out: os.Stdout, err: stderr, busy: exitBusy}
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()

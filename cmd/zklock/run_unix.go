@@ -45,7 +45,7 @@ func (a *app) holding(onLoss string, take taker) section {
 }
 
 // underLock takes the lock and runs the command; with --again it repeats that until the command has ended while the
-// lock was held.
+// lock was held, or zklock was asked to end it.
 func (a *app) underLock(l *lockFlags, path string, argv []string, under section) (err error) {
 	j := &job{a: a, args: argv, onLoss: l.onLoss, maxHold: l.maxHold}
 	if j.file, err = lookup(argv[0]); err != nil {
@@ -64,7 +64,7 @@ func (a *app) underLock(l *lockFlags, path string, argv []string, under section)
 	for terms := 0; ; terms++ {
 		like, err = a.attempt(j, l, path, under)
 		code := codeOf(err)
-		if !l.again || j.done || code != exitLost && (code != exitUnreachable || terms == 0) {
+		if !l.again || j.done || j.asked || code != exitLost && (code != exitUnreachable || terms == 0) {
 			break
 		}
 		if code == exitUnreachable {

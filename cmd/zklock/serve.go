@@ -27,7 +27,7 @@ no Java, and speaks the protocol as a real server does. SIGINT and SIGTERM end i
 it is ready. FOR TESTS ONLY: its data are in memory and GONE when it ends, and it is not replicated. --tick sets its ticks;
 sessions may last 2 to 20 of them.`,
 		Example: `  zklock serve --addr 127.0.0.1:2181
-  coproc ZK { zklock serve -q; }; read -r ZKLOCK_ZK <&"${ZK[0]}"; pytest; kill "$ZK_PID"   # bash`,
+  coproc ZK { exec zklock serve -q; }; read -r ZKLOCK_ZK <&"${ZK[0]}"; pytest; kill "$ZK_PID"   # bash`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			host, _, err := net.SplitHostPort(addr)

@@ -23,6 +23,7 @@ type job struct {
 	reaper  *reaper
 	guard   *guard
 	started bool // the command was started
+	asked   bool // it got SIGTERM or SIGINT from us: whatever ends it, it is not started again
 	lent    bool // the command had the terminal, so Ctrl-C went to it alone
 	done    bool // the command has ended, and not because of the lock: the exit code is its own
 }
@@ -130,6 +131,7 @@ func (s *supervisor) watch() error {
 			if sig == syscall.SIGTERM || sig == syscall.SIGHUP { // a stopped command would not hear it
 				s.resume()
 			}
+			s.asked = s.asked || sig == syscall.SIGTERM || sig == syscall.SIGINT
 		case <-lost:
 			lost = nil
 		case <-look.C:
@@ -244,9 +246,9 @@ func (s *supervisor) term(why string) {
 		return
 	}
 	s.told = true
-	s.say("%s: SIGTERM to the command", why)
 	s.child.signal(syscall.SIGTERM)
 	s.child.signal(syscall.SIGCONT) // a stopped process gets no SIGTERM before it continues
+	s.say("%s: SIGTERM to the command", why)
 }
 
 // kill ends the group.

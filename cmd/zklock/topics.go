@@ -10,11 +10,11 @@ run, elect and hold use all of them; the other commands 0, 1, 64, 69, 77 and 128
 there is no leader, or no such contender.
 
 The command's own code may be 64 to 77, too. With a code of zklock's own, one of its lines on standard error begins with
-"zklock: ", except with 75 and --quiet. A script that has to be sure lets the command note its code:
+"zklock: ", except with 75 and --quiet, and with 128+N. A script that has to be sure lets the command note its code:
 zklock run /l -- sh -c './rebuild.sh; echo $? >status'
 
-elect --again stands for election again after a 70 of zklock's own, and after a 69 unless that is the first attempt. With every
-other code it ends, and with every code of the command, also 69 and 70.
+elect --again stands for election again after a 70 of zklock's own, and after a 69 unless that is the first attempt, but not
+after a SIGTERM or SIGINT. With every other code it ends, and with every code of the command, also 69 and 70.
 
 On a terminal, when Ctrl-C has ended the command, zklock ends by SIGINT itself: a shell shows 130 all the same, and a
 script around zklock is interrupted too.`},
@@ -49,7 +49,8 @@ and at most 4,096 bytes long, less 80 for the contenders' names. Missing znodes 
 ensemble remove the lock's znode when it is no longer used.
 
 One path is one kind of lock: a plain one (run, elect), a read/write lock (run --shared, run --exclusive), or one with
-permits (run -n N --of SIZE). Another kind on the same path is refused, with 64.
+permits (run -n N --of SIZE). Another kind on the same path is refused, with 64,
+while the first is in use.
 
 A chroot after the servers, --zk zk1:2181,zk2:2181/team-a, is prefixed to every path. One that does not exist is an
 error, 64; with --create-chroot run, elect and hold create it.`},
@@ -83,7 +84,8 @@ killed or stopped is replaced at once. When three in a row fail, the command get
 while the lock is still held, since without a guard it could outlive zklock.
 
 Not covered:
-  - processes that leave the group (setsid, daemons) or run with other rights (sudo): zklock can't end them;
+  - processes that leave the group (setsid, daemons, timeout without --foreground, jobs of set -m) or run with other rights
+    (sudo): zklock can't end them;
   - all of the group except its first process, when zklock and its guard are killed at the same moment; on systems other than
     Linux that process too;
   - a machine that is paused (a virtual machine, for example) and resumes when another client has the lock: a process may run
