@@ -124,14 +124,12 @@ func (c *Client) countEnd() bool {
 
 // spawn runs fn in a goroutine that Close joins; fn must end soon after the Client was closed. False: Close came first.
 func (c *Client) spawn(fn func()) bool {
-	open := c.countEnd()
-	if open {
-		go func() {
-			defer c.ends.Done()
-			fn()
-		}()
+	if !c.countEnd() {
+		return false
 	}
-	return open
+	defer c.ends.Done() // Go counts fn itself
+	c.ends.Go(fn)
+	return true
 }
 
 // Session returns the current session, for the program's own znodes; it waits for one as long as ctx lasts. When it ends the Client

@@ -46,8 +46,7 @@ func (l lock) candidate(value []byte) *lock {
 	case len(value) > maxData:
 		l.err = fmt.Errorf("%w: value of %d bytes: is longer than 64 KB", ErrInvalid, len(value))
 	default:
-		l.o.data, l.o.kind = value, kindElection
-		l.data = l.o.identity().Encode()
+		l.data = contender.Mine(l.o.owner, value, kindElection).Encode()
 	}
 	return &l
 }
@@ -115,7 +114,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		case ctx.Err() != nil, errors.Is(cause, ErrClosed):
 			return e.fail("run", e.c.ended(ctx, err))
 		}
-		if leadErr != nil && !isAny(leadErr, context.Canceled, ErrLost) { // more than the end of its context
+		if leadErr != nil && !session.IsOne(leadErr, context.Canceled, ErrLost) { // more than the end of its context
 			c.log.Warn("lead failed after its term was lost, and campaigns again", "path", e.path, "error", leadErr)
 		}
 		if time.Since(began) < time.Second { // a term that is lost at once must not spin
@@ -127,7 +126,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 // hopeless reports whether every further campaign, or read of an observer, would fail with err as well. What else a server
 // answers, or garbles, may be better the next time, or on another server.
 func hopeless(err error) bool {
-	return isAny(err, ErrClosed, ErrPath, ErrInvalid, ErrConflict, ErrDeadlock, ErrBusy, ErrTooLarge, ErrAuth,
+	return session.IsOne(err, ErrClosed, ErrPath, ErrInvalid, ErrConflict, ErrDeadlock, ErrBusy, ErrTooLarge, ErrAuth,
 		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrBadArguments)
 }
 
@@ -207,7 +206,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 				return
 			case ctx.Err() != nil, e.c.ctx.Err() != nil, s == nil:
 				err = e.c.ended(ctx, err)
-			case isAny(err, s.Err()):
+			case session.IsOne(err, s.Err()):
 				continue // in the next session
 			case !hopeless(err):
 				e.c.log.Warn("observing an election failed, and goes on", "path", e.path, "error", err)

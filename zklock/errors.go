@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -103,10 +102,6 @@ func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 
 func busy(line queue.Line, why string) error {
 	return &BusyError{cmp.Or(line.Who, path.Base(line.Holder)), line.Holder, line.Ahead, why}
-}
-
-func isAny(err error, targets ...error) bool {
-	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 }
 
 // bare returns err's text without the names of this module's packages: Error has one in front.

@@ -136,16 +136,15 @@ func (j *Job) forget(ctx context.Context, key string) (found bool, err error) {
 			if errors.Is(err, zk.ErrNoNode) {
 				return needChroot(ctx, s)
 			}
-			var r recorded
-			var there bool
-			if err == nil {
-				r, there, err = j.read(ctx, s, key)
+			if err != nil {
+				return err
 			}
-			if err != nil || !there {
+			r, there, err := j.read(ctx, s, key)
+			if !there {
 				return err
 			}
 			err = remove(ctx, s, dir, at.Version, node, r.version)
-			if found = err == nil; found || !isAny(err, zk.ErrBadVersion, zk.ErrNoNode) {
+			if found = err == nil; found || !session.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode) {
 				return err
 			}
 		}

@@ -152,26 +152,25 @@ func parseRun(node string, data []byte, stat zk.Stat) (recorded, error) {
 
 // ours reports whether dir, the record or a bucket, has our data. False: it is empty, as an operator makes it who gives it
 // its own access list. ErrConflict: it is somebody else's.
-func ours(dir string, data []byte, stat zk.Stat) (bool, error) {
+func ours(ctx context.Context, s *session.Session, dir string) (bool, zk.Stat, error) {
+	data, stat, err := s.Get(ctx, dir)
 	switch {
+	case err != nil:
+		return false, stat, err
 	case string(data) == recordFormat:
-		return true, nil
+		return true, stat, nil
 	case len(data) == 0 && stat.Cversion == 0 && stat.EphemeralOwner == 0: // it never had children
-		return false, nil
+		return false, stat, nil
 	case len(data) == 0:
-		return false, fmt.Errorf("%w: %s, where a job's record would be, is the directory of a lock", ErrConflict, dir)
+		return false, stat, fmt.Errorf("%w: %s, where a job's record would be, is the directory of a lock", ErrConflict, dir)
 	}
-	return false, fmt.Errorf("%w: %s is not a job's record, and is left as it is: \"%s\"", ErrConflict, dir, text.Foreign(string(data)))
+	return false, stat, fmt.Errorf("%w: %s is not a job's record, and is left as it is: \"%s\"", ErrConflict, dir, text.Foreign(string(data)))
 }
 
 // open makes dir, the record or a bucket, if it is missing, and makes sure that it is ours.
 func (j *Job) open(ctx context.Context, s *session.Session, dir string) error {
 	for {
-		data, stat, err := s.Get(ctx, dir)
-		mine := false
-		if err == nil {
-			mine, err = ours(dir, data, stat)
-		}
+		mine, stat, err := ours(ctx, s, dir)
 		switch {
 		case mine:
 			return nil
@@ -185,7 +184,7 @@ func (j *Job) open(ctx context.Context, s *session.Session, dir string) error {
 			}
 		}
 		again := errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && s.Err() == nil
-		if err != nil && !again && !isAny(err, zk.ErrBadVersion, zk.ErrNoNode, zk.ErrNodeExists) {
+		if err != nil && !again && !session.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode, zk.ErrNodeExists) {
 			return hide(err, ErrUnknownOutcome) // of no run
 		}
 	}
@@ -206,11 +205,7 @@ func (j *Job) pages(ctx context.Context, s *session.Session, fn func(dir string,
 	err := s.Sync(ctx, j.record)
 	var names []string
 	if err == nil {
-		var data []byte
-		var stat zk.Stat
-		if data, stat, err = s.Get(ctx, j.record); err == nil {
-			_, err = ours(j.record, data, stat)
-		}
+		_, _, err = ours(ctx, s, j.record)
 	}
 	if err == nil {
 		names, _, err = s.List(ctx, j.record)
@@ -219,7 +214,7 @@ func (j *Job) pages(ctx context.Context, s *session.Session, fn func(dir string,
 		return needChroot(ctx, s)
 	}
 	for i := 0; i < len(names) && err == nil; {
-		if err = j.page(ctx, s, names[i], fn); !isAny(err, zk.ErrBadVersion, zk.ErrNoNode) {
+		if err = j.page(ctx, s, names[i], fn); !session.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode) {
 			i++
 		} else {
 			err = ctx.Err()
@@ -292,10 +287,8 @@ type recording struct {
 // the hold's session, whose server has seen the end of the holder before, and so its writes.
 func (r *recording) begin(ctx context.Context, d time.Duration) (run JobRun, done bool, err error) {
 	found, there, err := r.read(ctx)
-	if err == nil && there {
-		done = d == 0
-	}
-	if err == nil && there && d > 0 {
+	done = there && d == 0
+	if there && d > 0 {
 		var own zk.Stat
 		if own, err = r.h.ctx.s.Exists(ctx, r.h.Node()); err == nil {
 			done = time.UnixMilli(own.Ctime).Sub(found.Began) < d
@@ -390,7 +383,7 @@ func (r *recording) put(ctx context.Context, began time.Time, underWay bool) (Jo
 			return r.mine(data, *resps[len(resps)-1].Stat)
 		case errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && r.h.Err() == nil:
 			continue // that can still be found out
-		case !isAny(err, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoNode):
+		case !session.IsOne(err, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoNode):
 			return JobRun{}, before.Add(err)
 		}
 		// The run was written by our unanswered write, or the record changed by a client that does not hold the lock.

@@ -83,7 +83,7 @@ func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
 		}
 	}
 	l.o, l.err = newLockOptions(noun, opts)
-	l.data = l.o.identity().Encode()
+	l.data = contender.Mine(l.o.owner, nil, "").Encode()
 	if l.err == nil && l.o.entrance != nil {
 		l.enter, l.err = l.o.entrance(l)
 	}
@@ -248,7 +248,7 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, caller queue.Caller) (
 			continue // at the end of the line
 		case errors.Is(err, ErrNoRoom):
 			return nil, fmt.Errorf("%w: open another Client for more locks", err)
-		case !isAny(err, ctx.Err(), ErrLost, ErrClosed, queue.ErrGone): // an answer, whatever has ended since
+		case !session.IsOne(err, ctx.Err(), ErrLost, ErrClosed, queue.ErrGone): // an answer, whatever has ended since
 			return nil, err
 		case ctx.Err() != nil, l.c.ctx.Err() != nil, errors.Is(err, ErrAuth): // the next session would not do
 			return nil, l.c.ended(ctx, err)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/zklock/locker/internal/session"
 )
 
 // Mutex is a lock that one holder in the whole ensemble can have.
@@ -145,7 +147,7 @@ func (e notRunError) Is(target error) bool { return target == ErrNotRun }
 
 // hide returns fn's error, which does not match hidden any more: a nested call's error is not the outer call's.
 func hide(err error, hidden ...error) error {
-	if isAny(err, hidden...) {
+	if session.IsOne(err, hidden...) {
 		return &hidingError{err, hidden}
 	}
 	return err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/contender"
 	zksession "github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/session"
@@ -130,14 +129,8 @@ type lockOptions struct {
 	waitSet              bool
 	reentrant, container bool
 	owner                string
-	data                 []byte // a candidate's value
 	acl                  []zk.ACL
 	entrance             func(lock) (entrance, error)
-	kind                 string // for others who look, where the znode's name does not tell; else ""
-}
-
-func (o *lockOptions) identity() contender.Identity {
-	return contender.Mine(o.owner, o.data, o.kind)
 }
 
 // maxData bounds the bytes of a candidate's value and WithOwner: a znode is no place for documents.

@@ -256,7 +256,7 @@ func (t *Ticket) addLists(b *session.Batch) []*session.Result[session.Children] 
 // refusal reports whether the error of a create proves that nothing was made: the request was never sent, or the server
 // refused it. Any other code, from a server in trouble or from something that is not ZooKeeper, proves nothing.
 func refusal(err error) bool {
-	return isOne(err, session.ErrNotSent, zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals, zk.ErrNodeExists,
+	return session.IsOne(err, session.ErrNotSent, zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals, zk.ErrNodeExists,
 		zk.ErrBadArguments, session.ErrExpired, session.ErrClosed, session.ErrPath)
 }
 

@@ -98,7 +98,7 @@ func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
 		for _, e := range entries {
 			e.queued = false // no further attempt has a mark
 		}
-		if isOne(err, zk.ErrNoAuth, zk.ErrNodeExists) {
+		if session.IsOne(err, zk.ErrNoAuth, zk.ErrNodeExists) {
 			return t.delete(ctx, entries...)
 		}
 		err = fmt.Errorf("%w (%w)", session.ErrUnknownOutcome, err) // another answer proves nothing: remove tries again
@@ -162,7 +162,7 @@ func (e *entry) releaseOps() []session.Op {
 // isEnd reports whether err says that ctx or the session has ended. An answer that came before does not, whatever has ended
 // since.
 func isEnd(ctx context.Context, s *session.Session, err error) bool {
-	return err != nil && isOne(err, ctx.Err(), s.Err())
+	return err != nil && session.IsOne(err, ctx.Err(), s.Err())
 }
 
 // persist calls fn until it succeeds, or its error is final, or ctx, which is the session's, ends.

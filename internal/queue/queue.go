@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
-	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -95,13 +94,6 @@ type neighbourError struct{ error }
 func (e neighbourError) Unwrap() error        { return e.error }
 func (e neighbourError) Is(target error) bool { return target == ErrNeighbour }
 
-// outrankedError is ErrOutranked with the place in line.
-type outrankedError struct{ line Line }
-
-func (e outrankedError) Error() string        { return ErrOutranked.Error() }
-func (e outrankedError) Unwrap() error        { return LineError{e.line} }
-func (e outrankedError) Is(target error) bool { return target == ErrOutranked }
-
 // Busy returns an error that matches ErrBusy and LineError.
 func Busy(at Line) error { return &busyError{at} }
 
@@ -152,8 +144,4 @@ func asGone(err error) error {
 		return ErrGone
 	}
 	return err
-}
-
-func isOne(err error, others ...error) bool {
-	return slices.ContainsFunc(others, func(other error) bool { return errors.Is(err, other) })
 }

@@ -72,7 +72,7 @@ func (w *waiter) isHead(ctx context.Context, v recipe.Verdict) (bool, error) {
 		return v.Ahead == 1, nil
 	}
 	stat, err := w.t.s.Exists(ctx, w.e.q.Dir+"/"+v.Watch)
-	if isOne(err, zk.ErrNoNode, zk.ErrNoAuth) {
+	if session.IsOne(err, zk.ErrNoNode, zk.ErrNoAuth) {
 		return false, nil
 	}
 	return stat.Czxid < w.dataZxid, err

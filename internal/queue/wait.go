@@ -105,7 +105,7 @@ func (w *waiter) untilTurn(ctx context.Context) error {
 	for known := w.knownToHold(v); err == nil; known = false {
 		switch {
 		case v.Holds && w.e.q.Ranked && v.Outranked != "" && !w.t.try: // who tries does not wait, and nobody was before it
-			return outrankedError{Line{Ahead: 1, Holder: w.e.q.Dir + "/" + kept(v.Outranked)}}
+			return fmt.Errorf("%w: %w", ErrOutranked, LineError{Line{Ahead: 1, Holder: w.e.q.Dir + "/" + kept(v.Outranked)}})
 		case v.Holds:
 			if err = w.checkOwn(ctx); err == nil && sized && !known {
 				w.announce()
@@ -487,11 +487,9 @@ func (t *Ticket) hold(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range t.entries {
-		if e.gone() { // meanwhile
-			keep.Release()
-			return ErrGone
-		}
+	if slices.ContainsFunc(t.entries, (*entry).gone) { // meanwhile
+		keep.Release()
+		return ErrGone
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -161,6 +162,7 @@ func (d *decoder) bool() bool {
 }
 
 func (d *decoder) string() string { return string(d.stringBytes()) }
+func (d *decoder) bytes() []byte  { return bytes.Clone(d.stringBytes()) }
 
 func (d *decoder) stringBytes() []byte {
 	n := d.int()
@@ -168,14 +170,6 @@ func (d *decoder) stringBytes() []byte {
 		return nil
 	}
 	return d.take(int(n))
-}
-
-func (d *decoder) bytes() []byte {
-	n := d.int()
-	if n == -1 || d.err != nil {
-		return nil
-	}
-	return append([]byte{}, d.take(int(n))...)
 }
 
 // names reads the names of a znode's children; no server has an empty one.

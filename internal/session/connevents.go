@@ -85,7 +85,8 @@ func (s *Session) connUp(c *conn) bool {
 	if !s.watches.attach(c) {
 		return false
 	}
-	s.watches.restore(c) // mu is free, and run writes nothing meanwhile
+	for s.watches.restore(c) { // mu is free, and run writes nothing meanwhile
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Err() != nil || !c.move(connEstablished) {

@@ -172,7 +172,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 		c.s.watches.answered(c, header.zxid)
 	}
 	if r.split != nil {
-		if err = r.split(r, header, d.b, size); err != nil {
+		if err = r.split(c, r, header, d.b, size); err != nil {
 			r.unreadable = err
 			c.fail(err) // first: calls that get the error send again, and must not find this conn
 			c.failCalls(r, err)

@@ -230,10 +230,7 @@ func keyOf(r *request) (replyKey, bool) {
 
 // mustWaitLocked reports whether r, which is about to be sent, has to wait for the reply to a list or read in flight.
 func (c *conn) mustWaitLocked(r *request) bool {
-	key, ok := keyOf(r)
-	if !ok {
-		return false
-	}
+	key, _ := keyOf(r) // the zero key is never in replies
 	size, known := c.replies[key]
 	return known && (size == unanswered || size > longReply && c.pending.long > 0)
 }
@@ -241,11 +238,8 @@ func (c *conn) mustWaitLocked(r *request) bool {
 // expectLocked notes that r is about to be sent.
 func (c *conn) expectLocked(r *request) {
 	key, ok := keyOf(r)
-	if !ok {
-		return
-	}
 	size, known := c.replies[key]
-	if r.long = size > longReply; known {
+	if r.long = size > longReply; known || !ok {
 		return
 	}
 	if len(c.replies) >= repliesKept {
@@ -261,8 +255,7 @@ func (c *conn) answeredLocked(r *request, size int) {
 		c.replies[key] = size
 	}
 	for _, m := range r.members {
-		if key, ok := keyOf(m); ok {
-			delete(c.replies, key)
-		}
+		key, _ := keyOf(m)
+		delete(c.replies, key)
 	}
 }

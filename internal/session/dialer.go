@@ -266,7 +266,7 @@ func tlsError(err error, limit time.Duration) error {
 }
 
 func hungUp(err error) bool {
-	return isOne(err, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE)
+	return IsOne(err, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE)
 }
 
 func isTimeout(err error) bool {

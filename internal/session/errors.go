@@ -139,7 +139,8 @@ func Ended(ctx context.Context, over, what error) error {
 
 func (s *Session) ended(ctx context.Context, what error) error { return Ended(ctx, s.Err(), what) }
 
-func isOne(err error, targets ...error) bool {
+// IsOne is for the packages of this module: it reports whether err matches one of targets.
+func IsOne(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 

@@ -39,10 +39,10 @@ type request struct {
 	prev, next *request // in a requestQueue
 
 	// See group.go.
-	shares  int                                                               // how often it may still be sent together with requests of other calls
-	gather  func(*conn, *request) *request                                    // if shares > 0: adds those that join it
-	members []*request                                                        // the writes that this group carries out, or the lists that this multiRead reads
-	split   func(g *request, header replyHeader, body []byte, size int) error // if there are members: gives them their parts of the reply
+	shares  int                            // how often it may still be sent together with requests of other calls
+	gather  func(*conn, *request) *request // if shares > 0: adds those that join it
+	members []*request                     // the writes that this group carries out, or the lists that this multiRead reads
+	split   splitter                       // if there are members: gives them their parts of the reply
 
 	touches []touch // one for each operation of a create, delete or multi; else nil
 
@@ -151,11 +151,7 @@ func (s *Session) await(ctx context.Context) (*conn, error) {
 		case c != nil:
 			return c, nil
 		}
-		select {
-		case <-ready:
-		case <-s.ctx.Done():
-		case <-ctx.Done():
-		}
+		until(ctx, s, ready)
 	}
 }
 
@@ -241,8 +237,13 @@ func (s *Session) nextRest() time.Duration {
 
 // rest waits for d. False: ctx or the session ended first.
 func (s *Session) rest(ctx context.Context, d time.Duration) bool {
+	return until(ctx, s, time.After(d))
+}
+
+// until waits for ch. False: ctx or the session ended first.
+func until[T any](ctx context.Context, s *Session, ch <-chan T) bool {
 	select {
-	case <-time.After(d):
+	case <-ch:
 		return true
 	case <-ctx.Done():
 	case <-s.ctx.Done():
@@ -268,11 +269,8 @@ func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (s
 			answered = next
 			continue
 		}
-		select {
-		case <-last.done:
+		if until(ctx, s, last.done) {
 			continue
-		case <-ctx.Done():
-		case <-s.ctx.Done():
 		}
 		if c.abandon(requests[answered:sent]); lastWaiting(requests[:sent]) == nil {
 			return sent, nil

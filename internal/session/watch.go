@@ -75,11 +75,7 @@ func (w *Watch) set(ctx context.Context) error {
 	ready := w.t.ready
 	s.watches.mu.Unlock()
 	if ready != nil { // not answered yet: only now does the end of ctx matter
-		select {
-		case <-ready:
-		case <-s.ctx.Done():
-		case <-ctx.Done():
-		}
+		until(ctx, s, ready)
 		select {
 		case <-ready: // an answer that has come counts
 		default:

@@ -263,13 +263,9 @@ func (ws *watches) detach(c *conn) {
 
 // restore asks the server of c, which is attached, for the watches of the table. Armed ones are set again as of told, so that
 // the server reports at once what has changed since; the others are asked for anew. The newest come first, as WatchAll needs
-// it. Each step is one request; between steps other calls can use the table. None is written before restore has ended.
-func (ws *watches) restore(c *conn) {
-	for ws.restoreStep(c) {
-	}
-}
-
-func (ws *watches) restoreStep(c *conn) (more bool) {
+// it. Each call makes one request, and more says that another call is needed: in between, others can use the table. None is
+// written before the last call.
+func (ws *watches) restore(c *conn) (more bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	var again, believed []*watched
