@@ -168,8 +168,9 @@ func WithMaxWait(d time.Duration) LockOption {
 	return LockOption{unless(d < 0, func(o *lockOptions) { o.wait, o.waitSet = d, true }, "wait %v: is negative", d)}
 }
 
-// WithMaxHold ends a hold after d, with the cause ErrMaxHold: first its context, which has that deadline, then its znode. It is a
-// safety net for work that hangs; work that ignores its context is then not protected. Default: no limit.
+// WithMaxHold ends a hold after d, with the cause ErrMaxHold: first its context, which has that deadline, then its znode. A
+// safety net for work that hangs; work that ignores its context is then not protected. Default: no limit. Of reentrant holds the
+// first's counts.
 func WithMaxHold(d time.Duration) LockOption {
 	return LockOption{unless(d <= 0, func(o *lockOptions) { o.maxHold = d }, "max hold %v: is not positive", d)}
 }

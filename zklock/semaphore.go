@@ -17,8 +17,8 @@ type Semaphore struct{ lock }
 // Semaphore returns the semaphore of size permits whose contenders queue below path. WithReentrancy and WithLocalHandoff are
 // refused.
 //
-// The first client writes the size to the data of the path's znode. From then on it counts for all: a program with another size,
-// as during a rolling deploy, goes on with it, and logs a warning. Resize changes it. Other data there are ErrConflict, and stay.
+// The first client writes the size to the data of the path's znode. From then on it counts for all: a program with another size
+// goes on with it, and logs a warning. Resize changes it. Other data there are ErrConflict, and stay.
 // With WithContainer the size is deleted with the directory, unless Resize was called.
 func (c *Client) Semaphore(path string, size int, opts ...LockOption) *Semaphore {
 	s := &Semaphore{c.newLock(nounSemaphore, opts, path)}
