@@ -2,6 +2,7 @@ package main
 
 import (
 	"go/ast"
+	"go/token"
 	"go/types"
 	"slices"
 	"strings"
@@ -142,7 +143,10 @@ func (c checker) needsNoLock(call *ast.CallExpr) bool {
 		return false
 	}
 	results := f.Signature().Results()
-	derives := f.Pkg() != nil && f.Pkg().Path() == "context" && strings.HasPrefix(f.Name(), "With")
+	derives := false
+	for v := range results.Variables() {
+		derives = derives || v.Type().String() == "context.Context"
+	}
 	if !derives && (results.Len() == 0 || results.At(results.Len()-1).Type().String() != "error") {
 		return true
 	}
@@ -162,36 +166,63 @@ func (c checker) lostContext(assign *ast.AssignStmt, lock *ast.CallExpr, in ast.
 		return
 	}
 	held := c.TypesInfo.ObjectOf(hold)
+	isHeld := func(e ast.Expr) bool {
+		id, ok := e.(*ast.Ident)
+		return ok && c.TypesInfo.ObjectOf(id) == held
+	}
 	var used ast.Expr
-	watched := false // the work looks at the hold itself
+	watched := false  // the work looks at the hold itself
+	released := false // in front of what comes
+	var deferred token.Pos
 	ast.Inspect(in, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.IfStmt:
+			if c.failed(n.Cond, assign.Lhs[2]) {
+				return false // without the lock
+			}
+		case *ast.DeferStmt:
+			deferred = n.End()
+		case *ast.AssignStmt:
+			watched = watched || slices.ContainsFunc(n.Rhs, isHeld) // perhaps, by somebody else; and so on
+		case *ast.CompositeLit:
+			watched = watched || slices.ContainsFunc(n.Elts, isHeld)
+		case *ast.KeyValueExpr:
+			watched = watched || isHeld(n.Value)
 		case *ast.SelectorExpr:
-			id, ok := n.X.(*ast.Ident)
-			if ok && c.TypesInfo.ObjectOf(id) == held && slices.Contains([]string{"Context", "Err", "Check", "SafeUntil"}, n.Sel.Name) {
-				watched = true
+			if isHeld(n.X) {
+				watched = watched || slices.Contains([]string{"Context", "Err", "Check", "SafeUntil"}, n.Sel.Name)
+				released = released || n.Sel.Name == "Unlock" && n.Pos() > deferred
 			}
 		case *ast.CallExpr:
 			for _, arg := range n.Args {
-				if arg.Pos() > assign.End() && used == nil && c.context(arg) == v && !c.needsNoLock(n) {
+				if arg.Pos() > assign.End() && used == nil && !released && c.context(arg) == v && !c.needsNoLock(n) {
 					used = arg
 				}
-				if id, ok := arg.(*ast.Ident); ok && c.TypesInfo.ObjectOf(id) == held {
-					watched = true // perhaps
-				}
 			}
+			watched = watched || slices.ContainsFunc(n.Args, isHeld)
 		case *ast.ReturnStmt:
-			for _, r := range n.Results {
-				if id, ok := r.(*ast.Ident); ok && c.TypesInfo.ObjectOf(id) == held {
-					watched = true // perhaps, by the caller
-				}
-			}
+			watched = watched || slices.ContainsFunc(n.Results, isHeld)
 		}
 		return true
 	})
 	if used != nil && !watched {
 		c.Reportf(used.Pos(), "%s does not end when the lock is lost: use the context that %s returns", v.Name(), typeutil.Callee(c.TypesInfo, lock).Name())
 	}
+}
+
+// failed reports whether cond is that of a branch for an error of Lock: it mentions err, and is not err == nil.
+func (c checker) failed(cond ast.Expr, err ast.Expr) bool {
+	id, ok := err.(*ast.Ident)
+	if equal, is := cond.(*ast.BinaryExpr); !ok || is && equal.Op == token.EQL {
+		return false
+	}
+	mentioned := false
+	ast.Inspect(cond, func(n ast.Node) bool {
+		other, ok := n.(*ast.Ident)
+		mentioned = mentioned || ok && c.TypesInfo.ObjectOf(other) == c.TypesInfo.ObjectOf(id)
+		return true
+	})
+	return mentioned
 }
 
 // outlives reports a goroutine of Do's function that may go on without the lock.
@@ -202,8 +233,11 @@ func (c checker) outlives(fn *ast.FuncLit) {
 		switch n := n.(type) {
 		case *ast.UnaryExpr:
 			waits = waits || n.Op.String() == "<-"
-		case *ast.RangeStmt, *ast.SelectStmt:
-			waits = true // perhaps, for a channel
+		case *ast.RangeStmt:
+			_, channel := c.TypesInfo.TypeOf(n.X).Underlying().(*types.Chan)
+			waits = waits || channel
+		case *ast.SelectStmt:
+			waits = true
 		case *ast.SelectorExpr:
 			waits = waits || strings.HasPrefix(n.Sel.Name, "Wait")
 		case *ast.GoStmt:

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,9 +50,11 @@ func (a *app) doctor(conf doctor.Config, asJSON bool) error {
 		return err
 	}
 	conf.Client, conf.Patience = opts, a.conn.patience
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	r, err := doctor.Examine(ctx, a.conn.zk, conf)
+	var r *doctor.Report
+	err = a.interruptible(func(ctx context.Context) (err error) {
+		r, err = doctor.Examine(ctx, a.conn.zk, conf)
+		return err
+	})
 	if err != nil {
 		return err
 	}

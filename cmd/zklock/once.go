@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,15 +83,9 @@ func (a *app) onlyOnce(l *lockFlags, path string) section {
 		case errors.Is(err, zklock.ErrNotRecorded):
 			return fmt.Errorf("the command has ended with 0, but its run could not be recorded, so that it may be run again: %w", err)
 		case err != nil || run.Mine:
-		case a.verbose || !a.quiet && isTerminal(a.err):
+		case a.verbose || !a.quiet && term.IsTerminal(int(os.Stderr.Fd())):
 			notice(a.err, "%s: done already, %v", path, run)
 		}
 		return err
 	}
-}
-
-// isTerminal reports whether w is a terminal.
-func isTerminal(w any) bool {
-	f, ok := w.(interface{ Fd() uintptr })
-	return ok && term.IsTerminal(int(f.Fd()))
 }

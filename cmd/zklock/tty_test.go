@@ -263,3 +263,15 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 	}
 	holder.exits(exitLost)
 }
+
+func TestAJobThatWasDoneIsToldOnATerminal(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	run := func() *console {
+		return open(t, s.Addr(), self(t, "zklock", "run", "--once-per", "k", "/l", "--", "true"))
+	}
+	run().exits(0)
+	again := run()
+	again.sees("done already")
+	again.exits(0)
+}

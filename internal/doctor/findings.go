@@ -216,6 +216,9 @@ func (x *examination) ofAccess(r *Report) (found []Finding) {
 	if a.Create == Refused {
 		say(Danger, "%s: CREATE is refused: no lock can be taken", a.At)
 	}
+	if a.At != a.Path {
+		return found // the other permissions are needed at the lock's own znode
+	}
 	if a.Delete == Refused {
 		say(Danger, "%s: DELETE is refused: a lock is freed only by the end of its session", a.At)
 	}

@@ -54,12 +54,9 @@ func (x *examination) limits(ctx context.Context, v *Server) error {
 	}
 	v.MaxTimeout = long.Granted
 	v.Offset = x.clock(ctx, v, long)
-	if err := long.Takes(x.packet()); err != nil {
-		_ = long.Close() // with the connection it has gone already; a session without znodes runs out by itself
-		return nil       // what it means is the findings' to say
-	}
-	v.Packet = true
-	return long.Close()
+	v.Packet = long.Takes(x.packet()) == nil // what it means is the findings' to say
+	_ = long.Close()                         // with the connection it may have gone already; a session without znodes runs out by itself
+	return nil
 }
 
 // packet is the longest request that the client sends.

@@ -44,6 +44,9 @@ var classes = []struct {
 	{zklock.ErrLost, "lost"},
 }
 
+// Losses are the classes of a hold's loss. Their counters begin with 0: an increase from nothing would be none.
+var Losses = []string{"max_hold", "node_deleted", "session_expired", "lease_over", "auth"}
+
 // Of returns an error's class.
 func Of(err error) string {
 	for _, c := range classes {

@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/doctor"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/tests/ensemble"
 	"github.com/zklock/locker/tests/locktest"
@@ -47,7 +48,13 @@ func TestLocksWorkWhereTheirParentsAreNotAccessible(t *testing.T) {
 func TestLocksWorkWhereAuthenticationIsEnforced(t *testing.T) {
 	e := ensemble.Start(t, 1, ensemble.WithConfig("4lw.commands.whitelist=srvr"),
 		ensemble.WithJVM("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest"))
-	life(t, e.Connect(), e.Path(t), zklock.WithAuth("digest", []byte("app:pw")))
+	auth := zklock.WithAuth("digest", []byte("app:pw"))
+	life(t, e.Connect(), e.Path(t), auth)
+	report, err := doctor.Examine(locktest.Within(t, soon), e.Connect(), doctor.Config{Path: "/x", Patience: soon, Client: []zklock.Option{auth}})
+	require.NoError(t, err)
+	for _, f := range report.Findings {
+		require.NotEqual(t, doctor.Danger, f.Severity, f.Text)
+	}
 
 	c, err := zklock.Dial(locktest.Within(t, soon), e.Connect())
 	if err == nil { // the handshake needs no credentials; the first request does

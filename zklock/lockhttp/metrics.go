@@ -42,7 +42,7 @@ import (
 func MetricsHandler() (http.Handler, zklock.Hooks) {
 	m := &metrics{
 		waited: map[labels]*histogram{}, held: map[labels]*histogram{}, calls: map[uint64]call{}, kinds: map[labels]bool{},
-		losses: map[labels]int64{}, retries: map[labels]int64{}, changes: map[labels]int64{}, connected: map[int64]bool{},
+		losses: map[labels]int64{}, retries: map[labels]int64{}, changes: map[labels]int64{{state: session.Disconnected.String()}: 0}, connected: map[int64]bool{},
 	}
 	return m, zklock.Hooks{Session: m.session, Asked: m.asked, Acquired: m.acquired, Failed: m.failed,
 		Released: m.released, Lost: m.lost, Retried: m.retried}
@@ -78,8 +78,14 @@ func (m *metrics) asked(i zklock.LockInfo) {
 
 // begin notes that a call waits, or holds, from now on.
 func (m *metrics) begin(i zklock.LockInfo, holds bool) {
-	m.kinds[kindOf(i)] = true
-	m.calls[i.Call] = call{kindOf(i), time.Now(), holds}
+	k := kindOf(i)
+	if !m.kinds[k] {
+		m.kinds[k] = true
+		for _, why := range errtype.Losses {
+			m.losses[labels{kind: k.kind, errorType: why}] = 0
+		}
+	}
+	m.calls[i.Call] = call{k, time.Now(), holds}
 }
 
 func (m *metrics) acquired(i zklock.LockInfo) {

@@ -120,6 +120,7 @@ func TestMetricsTellWhatHappensToLocks(t *testing.T) {
 			`zklock_lock_hold_duration_seconds_sum{zklock_lock_end="released",zklock_lock_kind="mutex"} 5`,
 			`zklock_lock_hold_duration_seconds_count{error_type="closed",zklock_lock_end="closed",zklock_lock_kind="semaphore"} 1`,
 			`zklock_lock_losses_total{error_type="session_expired",zklock_lock_kind="mutex"} 1`,
+			`zklock_lock_losses_total{error_type="node_deleted",zklock_lock_kind="mutex"} 0`, // or its first increase were none
 			`zklock_session_changes_total{zklock_session_state="connected"} 2`,
 			`zklock_session_changes_total{error_type="session_expired",zklock_session_state="over"} 1`,
 			`zklock_session_count 0`,

@@ -114,6 +114,9 @@ func Middleware(wait time.Duration, lock func(*http.Request) (Do, error)) func(h
 			defer context.AfterFunc(servers.running(server), giveUp(http.ErrServerClosed))()
 			served := false
 			err = do(ctx, func(work context.Context) error {
+				if served {
+					return errors.New("lockhttp: the request was served before")
+				}
 				if !over.CompareAndSwap(false, true) { // the lock came too late
 					<-ctx.Done()
 					return fmt.Errorf("%w: %w", zklock.ErrBusy, context.Cause(ctx))
@@ -127,7 +130,7 @@ func Middleware(wait time.Duration, lock func(*http.Request) (Do, error)) func(h
 				if why := context.Cause(ctx); why != nil && errors.Is(err, ctx.Err()) {
 					err = fmt.Errorf("%w: %w", err, why)
 				}
-				refuse(w, err)
+				refuse(w, r, err)
 			} // else the answer is the handler's; a loss, or a release that failed, is told by the Client's hooks and logger
 		})
 	}
@@ -229,7 +232,7 @@ func refuseUnnamed(w http.ResponseWriter, err error) {
 
 // refuse answers a request that did not get its lock. It answers one whose client seems to be gone, too: middleware may
 // have cancelled the context, and a request without an answer would be answered with "200 OK".
-func refuse(w http.ResponseWriter, err error) {
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	const (
 		soon, later = "1", "5" // seconds
 		givenUp     = "the server has given up the request"
@@ -249,7 +252,9 @@ func refuse(w http.ResponseWriter, err error) {
 		http.Error(w, "the lock service can't be reached", http.StatusServiceUnavailable)
 	case errors.Is(err, context.Canceled): // not by us: by the server's BaseContext, say, or by a read deadline that has passed
 		w.Header().Set("Retry-After", soon)
-		w.Header().Set("Connection", "close") // after such a deadline it would end every later request, too
+		if r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close") // after such a deadline it would end every later request, too
+		}
 		http.Error(w, givenUp, http.StatusServiceUnavailable)
 	default:
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)

@@ -316,6 +316,18 @@ func TestALockThatReturnsWithoutTheHandlerIsTheServersFault(t *testing.T) {
 	}
 }
 
+func TestALockThatCallsTwiceServesOnce(t *testing.T) {
+	served := 0
+	h := lockhttp.Middleware(wait, func(*http.Request) (lockhttp.Do, error) {
+		return func(ctx context.Context, work func(context.Context) error) error {
+			require.NoError(t, work(ctx))
+			return work(ctx)
+		}, nil
+	})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
+	require.Equal(t, http.StatusOK, ask(h, post(context.Background(), "k")).StatusCode)
+	require.Equal(t, 1, served)
+}
+
 func TestALockThatComesAfterTheWaitIsBusy(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, _ *zktest.Server) {
 		h := lockhttp.Middleware(wait, func(*http.Request) (lockhttp.Do, error) {

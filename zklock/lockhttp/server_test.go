@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/tests/locktest"
+	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/lockhttp"
 	"github.com/zklock/locker/zktest"
 )
@@ -266,4 +268,37 @@ func TestARequestThatItsServerEndsHearsSo(t *testing.T) {
 		require.Equal(t, 503, got.status)
 		require.Equal(t, "the server has given up the request\n", got.text)
 	})
+}
+
+// The connection of HTTP/2 has other requests: one that its client cancels while it waits does not end it.
+func TestARequestThatIsCancelledEndsNoConnectionOfHTTP2(t *testing.T) {
+	srv := zktest.Run(t)
+	c := locktest.Dial(t, srv)
+	server := httptest.NewUnstartedServer(lockhttp.Middleware(time.Minute, byKey(c))(ok))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	post := func(ctx context.Context, key string) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/?key="+key, nil)
+		require.NoError(t, err)
+		answer, err := server.Client().Do(r)
+		if err == nil {
+			require.Equal(t, 2, answer.ProtoMajor)
+			err = answer.Body.Close()
+		}
+		return err
+	}
+	h := locktest.Lock(t, c.Mutex(zklock.KeyPath("/locks/approve", "held")))
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := make(chan error, 1)
+	go func() { waits <- post(ctx, "held") }()
+	require.NoError(t, srv.Await(locktest.Soon(t), func() bool { return len(srv.Children("/locks/approve/held")) == 2 }))
+	cancel()
+	require.ErrorIs(t, <-waits, context.Canceled)
+	require.NoError(t, srv.Await(locktest.Soon(t), func() bool { return len(srv.Children("/locks/approve/held")) == 1 }))
+	reused := false
+	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }}
+	require.NoError(t, post(httptrace.WithClientTrace(t.Context(), trace), "free"))
+	require.True(t, reused)
+	locktest.Unlock(t, h)
 }

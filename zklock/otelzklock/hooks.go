@@ -22,7 +22,9 @@ func Hooks(opts ...Option) zklock.Hooks {
 	c := newConfig(opts)
 	p := &present{calls: map[uint64]since{}}
 	r := &recorder{config: c, tracer: c.tracers.Tracer(ScopeName), metrics: newMetrics(c.meters.Meter(ScopeName), p), present: p,
-		calls: map[uint64]*call{}, connected: map[int64]bool{}}
+		calls: map[uint64]*call{}, connected: map[int64]bool{}, counted: map[attribute.Distinct]bool{}}
+	r.metrics.connectedSession.Add(context.Background(), 0) // a process that never connects has a series, too
+	r.metrics.changes.Add(context.Background(), 0, metric.WithAttributes(stateKey.String(session.Disconnected.String())))
 	return zklock.Hooks{Session: r.session, Asked: r.asked, Queued: r.queued, Acquired: r.acquired, Failed: r.failed,
 		Released: r.released, Lost: r.lost, Retried: r.retried}
 }
@@ -37,6 +39,8 @@ type recorder struct {
 	mu        sync.Mutex       // guards what follows
 	calls     map[uint64]*call // that wait or hold, by LockInfo.Call
 	connected map[int64]bool   // session ids
+
+	counted map[attribute.Distinct]bool // the attributes whose losses have a counter
 }
 
 // call is one that waits or holds.
@@ -90,7 +94,15 @@ func (r *recorder) asked(i zklock.LockInfo) {
 		trace.WithAttributes(lockAttributes(i)...))
 	r.mu.Lock()
 	r.calls[i.Call] = k
+	set := k.set()
+	counted := r.counted[set.Equivalent()]
+	r.counted[set.Equivalent()] = true
 	r.mu.Unlock()
+	if !counted {
+		for _, why := range errtype.Losses {
+			r.metrics.losses.Add(k.ctx, 0, k.with(errorTypeKey.String(why)))
+		}
+	}
 	r.present.begin(i.Call, k.set(), false)
 	r.metrics.waits.Add(k.ctx, 1, k.with())
 }

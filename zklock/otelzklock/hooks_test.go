@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
@@ -259,4 +260,23 @@ func TestLevelsReturnToZero(t *testing.T) {
 		}
 		require.EqualValues(t, 160, waits)
 	})
+}
+
+// An increase from nothing is none: a counter of what alerts are about begins with 0.
+func TestCountersBeginWithZero(t *testing.T) {
+	r := newRecord()
+	r.hooks().Asked(zklock.LockInfo{Call: 1, Kind: "mutex", Context: t.Context()})
+	var all metricdata.ResourceMetrics
+	require.NoError(t, r.reader.Collect(t.Context(), &all))
+	zeros := map[string]int{}
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		if sum, ok := m.Data.(metricdata.Sum[int64]); ok {
+			for _, p := range sum.DataPoints {
+				if p.Value == 0 {
+					zeros[m.Name]++
+				}
+			}
+		}
+	}
+	require.Equal(t, map[string]int{"zklock.session.count": 1, "zklock.session.changes": 1, "zklock.lock.losses": 5}, zeros)
 }

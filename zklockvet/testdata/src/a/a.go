@@ -82,6 +82,43 @@ func hands(ctx context.Context, m *zklock.Mutex) (*zklock.Hold, error) {
 	return hold, nil
 }
 
+func elsewhere(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.TryLock(ctx)
+	if errors.Is(err, context.Canceled) {
+		return work(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if err := hold.Unlock(); err != nil {
+		return err
+	}
+	return work(ctx)
+}
+
+type service struct{ hold *zklock.Hold }
+
+func (s *service) keeps(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	s.hold = hold
+	return work(ctx)
+}
+
+func group(ctx context.Context) (*service, context.Context) { return nil, ctx }
+
+func derives(ctx context.Context, m *zklock.Mutex) error {
+	return m.Do(ctx, func(context.Context) error {
+		_, ctx := group(ctx) // want `ctx does not end when the lock is lost`
+		for range 3 {
+			go work(context.WithoutCancel(ctx)) // want `this goroutine may go on`
+		}
+		return nil
+	})
+}
+
 func thrown(ctx context.Context, m *zklock.Mutex, s *zklock.Semaphore) error {
 	_, _, err := m.TryLock(ctx) // want `the Hold is thrown away: nothing can unlock this lock before the Client is closed`
 	if err != nil {
