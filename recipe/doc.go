@@ -2,5 +2,5 @@
 // they know a lock's directory by a list of its children, and read nothing themselves. Package internal/queue asks the ensemble,
 // and describes the algorithm around the decision.
 //
-// The decision is Decide's. The rest is for onlookers, who see a line from outside.
+// The decision is Decide's. Foresee is for a try, and the rest for onlookers, who see a line from outside.
 package recipe

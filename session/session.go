@@ -17,7 +17,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Session reads and writes znodes of the program's own. Nothing in it can harm the locks of the session. Paths are below the
+// Session reads and writes znodes of the program's own. It can't end the session; leave the locks' znodes alone. Paths are below the
 // chroot of the connect string. Version −1 means any. Its methods may be called concurrently.
 //
 // A call blocks for one round trip and, while there is no connection, until there is one; it returns promptly when ctx or the
@@ -41,7 +41,7 @@ type Session interface {
 	ACL(ctx context.Context, path string) ([]zk.ACL, zk.Stat, error)
 	SetACL(ctx context.Context, path string, acl []zk.ACL, version int32) (zk.Stat, error)
 	// Multi carries out several writes in one transaction: all or none. If the ensemble refuses, the error is that of the
-	// operation that failed. Each operation has a response, also then.
+	// operation that failed. Each operation has a response, also then, unless all were refused together.
 	Multi(ctx context.Context, ops ...Op) ([]zk.MultiResponse, error)
 	// Sync waits until the connected server has caught up with the leader: reads after it see what was carried out before
 	// it, but for writes that the leader carried out in the milliseconds around the call.

@@ -36,7 +36,7 @@ type Client struct {
 }
 
 // Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then, or until ctx
-// ends, which bounds this call only. Without a deadline it logs which servers it can't reach, also to slog's default.
+// ends, which bounds this call only. Without a deadline it logs which servers it can't reach, to WithLogger's or slog's default.
 //
 // Errors: ErrInvalid, ErrPath: the connect string or an option is wrong; no I/O has been done. ErrAuth: credentials were refused.
 // ErrUnreachable, with ctx's: what each server has answered. Nothing is left behind.
@@ -93,8 +93,8 @@ func (c *Client) established(ctx context.Context) error {
 }
 
 // Close ends the session, and with it every hold and wait of the Client (ErrClosed). The locks are free at once if a server is
-// connected, else when the ensemble expires the session. It returns nil when all that the Client had running has ended, in about
-// 2 s at most, and may be called again.
+// connected, else when the ensemble expires the session. It returns nil when all that it had running has ended, in about
+// 2 s at most beside hooks, and may be called again.
 //
 // Call it before the process exits; log.Fatal and os.Exit skip deferred calls. Without it, a lock may stay until the session
 // times out.

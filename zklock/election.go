@@ -151,7 +151,7 @@ type Leader struct {
 	Since   time.Time // when it entered the line, by the ensemble's clock
 }
 
-// Leader returns the candidate that leads: the first in line. ErrNoLeader: there is none. It blocks for five round trips at most,
+// Leader returns the candidate that leads: the first in line. ErrNoLeader: there is none. It blocks for mostly five round trips,
 // or as long as there is no connection and ctx lasts.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	var leader Leader

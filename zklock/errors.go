@@ -92,7 +92,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // BusyError is ErrBusy with who is in the way.
 type BusyError struct {
 	Holder string // who is first in line: "owner (host:pid)", another library's text, or its znode's name
-	Node   string // the first one's znode; "" when it is this process's
+	Node   string // the first one's znode; "" when it has none yet
 	Ahead  int    // how many are in the way, the first one among them
 	why    string
 }

@@ -51,7 +51,7 @@ func (j *Job) AtMostOnce() *Job {
 
 // Once has fn called for key (a date, a migration's number, a message's id) unless that has been done before, by any host. It reads
 // the record, waits for the lock as Mutex.Lock does, reads again, and calls fn as Mutex.Do does. The key is 1 to 128 bytes of
-// printable UTF-8. After fn has returned nil, it blocks, even if ctx has ended, until the run is recorded or the lease has ended.
+// printable UTF-8. After fn has returned nil, it blocks, even if ctx has ended, until the run is recorded or the hold has ended.
 // A key that is done costs one round trip.
 //
 // Nil: it is done and recorded, by this call (JobRun.Mine) or by an earlier one; with AtMostOnce, it was tried.
@@ -89,7 +89,7 @@ func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Co
 }
 
 // Runs yields the recorded runs, in no particular order; the last one of Every has no key. It reads them in pages, and may miss
-// those that are recorded meanwhile. It ends with an error if there is one.
+// those that are recorded meanwhile. An error is the last.
 func (j *Job) Runs(ctx context.Context) iter.Seq2[JobRun, error] {
 	return func(yield func(JobRun, error) bool) {
 		stopped := false

@@ -55,7 +55,7 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 // Resize changes the size at the ensemble, for all clients. With a smaller one present holders finish, and the first waiter, if it
 // wants more, gets ErrInvalid. With WithContainer the directory stays from then on.
 //
-// Errors: ErrInvalid: the size is not positive. ErrConflict: the path has data that are not this library's. ErrUnknownOutcome: the
+// Errors: ErrInvalid: the size is out of range. ErrConflict: the path has data that are not this library's. ErrUnknownOutcome: the
 // size may have been changed.
 func (s *Semaphore) Resize(ctx context.Context, size int) error {
 	l := &s.lock

@@ -12,23 +12,23 @@ import (
 // What the test does to the server directly goes through the same transactions as its clients' writes: it takes a zxid,
 // fires watches and reaches the followers. No ACL applies to it, and it has no session.
 
-// Create makes a persistent znode that everybody may use, as another client would. Errors wrap a Code.
+// Create makes a persistent znode that everybody may use, as another client would. Errors wrap a fault.Code.
 func (s *Server) Create(path string, data []byte) error {
 	return s.admin(request{op: fault.OpCreate, path: path, data: data, acl: openACL, ttl: -1})
 }
 
-// SetData writes a znode whatever its version. Errors wrap a Code.
+// SetData writes a znode whatever its version. Errors wrap a fault.Code.
 func (s *Server) SetData(path string, data []byte) error {
 	return s.admin(request{op: fault.OpSetData, path: path, data: data, version: -1})
 }
 
-// Delete removes a znode whatever its version, including an ephemeral of a live session. Errors wrap a Code.
+// Delete removes a znode whatever its version, including an ephemeral of a live session. Errors wrap a fault.Code.
 func (s *Server) Delete(path string) error {
 	return s.admin(request{op: fault.OpDelete, path: path, version: -1})
 }
 
 // DeleteAll removes a znode and everything below it, leaves first, each in a transaction of its own; the root and
-// /zookeeper stay. Errors wrap a Code.
+// /zookeeper stay. Errors wrap a fault.Code.
 func (s *Server) DeleteAll(path string) error {
 	var all []string
 	for p := range s.Nodes() {

@@ -12,7 +12,7 @@ import (
 )
 
 // Evict removes the contender with token t from the line of path, whichever client owns it: mostly a holder that hangs. Its
-// znode is deleted only if it still has that token. A holder that uses this library loses its hold at once
+// znode is deleted only if it still has that token. A holder that uses this library loses its hold a moment later
 // (zklock.ErrNodeDeleted), but its work is not stopped: only the token and Hold.Multi protect against that.
 //
 // Nil: it was removed. zk.ErrNoNode: no contender has that token. Other errors as for ReadLine; after one that matches

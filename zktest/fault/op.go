@@ -27,12 +27,12 @@ const (
 	OpCheckWatches         Op = 17  // whether there is a watch
 	OpRemoveWatches        Op = 18  // of this connection
 	OpCreateContainer      Op = 19  // a node that is deleted some time after its last child
-	OpDeleteContainer      Op = 20  // sent by servers to themselves; for clients see the package's comment
+	OpDeleteContainer      Op = 20  // sent by servers to themselves; for clients see package zktest
 	OpCreateTTL            Op = 21  // a node that is deleted after that long without children and writes
 	OpMultiRead            Op = 22  // several reads, each answered by itself
 	OpAuth                 Op = 100 // does not keep the session alive
 	OpSetWatches           Op = 101 // sent by clients that have reconnected
-	OpSASL                 Op = 102 // does not keep the session alive; see WithSASLUsers
+	OpSASL                 Op = 102 // does not keep the session alive; see zktest.WithSASLUsers
 	OpGetEphemerals        Op = 103 // of this session, below a prefix
 	OpGetAllChildrenNumber Op = 104 // all descendants
 	OpSetWatches2          Op = 105 // setWatches with the persistent ones
