@@ -128,7 +128,7 @@ func (j *Job) ForgetLast(ctx context.Context) (found bool, err error) {
 func (j *Job) forget(ctx context.Context, key string) (found bool, err error) {
 	err = j.withSession(ctx, "forget", func(s *session.Session) error {
 		dir, node := j.znode(key)
-		if err := s.Sync(ctx, node); err != nil {
+		if err := s.Settle(ctx, node); err != nil {
 			return err
 		}
 		for {

@@ -202,7 +202,7 @@ func needChroot(ctx context.Context, s *session.Session) error {
 // pages passes the runs of each bucket, and Every's, to fn, until it returns an error: with their directory, and the version that
 // it had before they were read. A page that has changed meanwhile, as fn's error says, is read again.
 func (j *Job) pages(ctx context.Context, s *session.Session, fn func(dir string, at int32, page []recorded) error) error {
-	err := s.Sync(ctx, j.record)
+	err := s.Settle(ctx, j.record)
 	var names []string
 	if err == nil {
 		_, _, err = ours(ctx, s, j.record)

@@ -29,6 +29,8 @@ func TestKeyPathKeepsWhatIsSafeAndEscapesTheRest(t *testing.T) {
 		"x-lock-0000000001":      "/k/x-lock-000000000%31",
 		"__READ__0000000001":     "/k/__READ__000000000%31",
 		"x-lease-3-0000000012":   "/k/x-lease-3-000000001%32",
+		"x.done":                 "/k/x.don%65", // else a job's record
+		"resized":                "/k/resize%64",
 		"":                       "/k/",
 		strings.Repeat("a", 200): "/k/" + strings.Repeat("a", 200),
 		strings.Repeat("a", 201): "/k/" + strings.Repeat("a", 135) +

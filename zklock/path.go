@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/zklock/locker/internal/contender"
+	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
@@ -29,8 +30,8 @@ func KeyPath(root, key string) string {
 		}
 	}
 	name := b.String()
-	// Names that mean something to a lock whose path is root, or to ZooKeeper, get one more character as %XX.
-	if _, contender := recipe.Parse(name); contender {
+	// Names that mean something to a lock whose path is root, to a job beside it, or to ZooKeeper, get one more character as %XX.
+	if _, ok := recipe.Parse(name); ok || strings.HasSuffix(name, contender.RecordSuffix) || name == queue.Resized {
 		last := len(name) - 1
 		name = fmt.Sprintf("%s%%%02x", name[:last], name[last])
 	} else if root == "" && name == "zookeeper" {

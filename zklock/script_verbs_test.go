@@ -148,6 +148,7 @@ func init() {
 		},
 
 		"follower": func(a scriptArgs) string { a.members[a.word(0)] = a.Follower(); return "" },
+		"depose":   func(a scriptArgs) string { a.member(0).Depose(); return "" },
 		"lag":      func(a scriptArgs) string { a.member(0).Lag(a.number(1)); return "" },
 		"cut-off":  func(a scriptArgs) string { a.member(0).CutOff(); return "" },
 		"heal":     func(a scriptArgs) string { a.member(0).Heal(); return "" },

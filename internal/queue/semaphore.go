@@ -144,7 +144,7 @@ func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool
 			return d.Size, nil
 		}
 		if !synced { // the server may lag behind: it asks its leader first
-			err = s.Sync(ctx, q.Dir)
+			err = s.Settle(ctx, q.Dir)
 		}
 		if synced || err != nil {
 			return 0, err
@@ -179,6 +179,7 @@ func (q *Queue) ensureSize(ctx context.Context, s *session.Session, size int) (d
 		}
 		if none {
 			if err = q.makeDir(ctx, s, size); err == nil {
+				before.unknown = true // of what this call is for: it may be made, and a later error does not say so
 				continue
 			}
 		}
@@ -193,14 +194,15 @@ func (q *Queue) ensureSize(ctx context.Context, s *session.Session, size int) (d
 			d.Size = size
 			_, err = s.Set(ctx, q.Dir, d.encode(), stat.Version)
 		}
+		before.unknown = before.unknown || err == nil
 		if before.Note(err); err != nil && !writeAgain(ctx, s, err) {
 			return d, stat, before.Add(err)
 		}
 	}
 }
 
-// resized is a persistent znode, no contender, that Resize makes in a container, so that the ensemble keeps the size.
-const resized = "resized"
+// Resized is a persistent znode, no contender, that Resize makes in a container, so that the ensemble keeps the size.
+const Resized = "resized"
 
 // Resize writes a new size of q's semaphore. After an error it may have been written. ErrConflict: the directory has data
 // that are not this library's. If it is a container (Container), the ensemble does not remove it any more.
@@ -221,7 +223,7 @@ func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int
 		}
 		d.Size = size
 		if pin {
-			_, err = s.Multi(ctx, session.OpCreate{Path: q.Dir + "/" + resized, ACL: q.ACL, Mode: session.Persistent},
+			_, err = s.Multi(ctx, session.OpCreate{Path: q.Dir + "/" + Resized, ACL: q.ACL, Mode: session.Persistent},
 				session.OpSet{Path: q.Dir, Data: d.encode(), Version: stat.Version})
 		} else {
 			_, err = s.Set(ctx, q.Dir, d.encode(), stat.Version)
@@ -240,9 +242,9 @@ func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int
 }
 
 // Free returns the size of q's semaphore at the ensemble, the expected one where it has none yet, and how many permits no
-// contender has or waits for. It writes nothing. ErrConflict: the directory has data that are not this library's.
+// contender has or waits for. It changes nothing. ErrConflict: the directory has data that are not this library's.
 func (z *Size) Free(ctx context.Context, s *session.Session, q Queue) (size, free int, err error) {
-	if err := s.Sync(ctx, q.Dir); err != nil {
+	if err := s.Settle(ctx, q.Dir); err != nil {
 		return 0, 0, err
 	}
 	d, _, err := q.readData(ctx, s)

@@ -95,6 +95,21 @@ func (s *Session) Sync(ctx context.Context, path string) error {
 	return err
 }
 
+// Settle is Sync by a write without an effect, which a majority has to confirm: a leader that has been deposed, and does not
+// know it, answers a Sync. A refusal by the leader is such an answer, too.
+func (s *Session) Settle(ctx context.Context, path string) error {
+	for {
+		_, err := s.Multi(ctx, OpCheck{Path: path, Version: -1})
+		switch {
+		case errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && s.Err() == nil: // without an effect: once more
+		case IsOne(err, zk.ErrNoNode, zk.ErrNoAuth):
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
 func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byte, read func(*decoder) T) *Result[T] {
 	if err := checkNamed(path); err != nil {
 		return &Result[T]{Err: err}
@@ -224,6 +239,7 @@ func (s *Session) createAll(ctx context.Context, batch func() *Batch, path strin
 // createPath makes the znode full, but not the first chroot bytes of its path. It tries full first: usually only that is
 // missing, and the parents may be closed to us.
 func (s *Session) createPath(ctx context.Context, batch func() *Batch, full string, chroot int, data []byte, mode Mode, acl []zk.ACL) error {
+	doubt := false
 	for {
 		err := s.createOne(ctx, batch, full, data, mode, acl)
 		switch up := strings.LastIndexByte(full, '/'); {
@@ -236,11 +252,14 @@ func (s *Session) createPath(ctx context.Context, batch func() *Batch, full stri
 		case errors.Is(err, zk.ErrNoNode):
 			err = s.createPath(ctx, batch, full[:up], chroot, nil, Persistent, acl)
 		case errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && s.Err() == nil:
-			err = nil // making it twice is harmless: try again
+			doubt, err = true, nil // making it twice is harmless: try again
 		case errors.Is(err, ErrUnknownOutcome):
 			err = s.ended(ctx, err)
 		}
-		if err != nil {
+		switch {
+		case err != nil && doubt && !errors.Is(err, ErrUnknownOutcome):
+			return fmt.Errorf("%w (%w)", err, ErrUnknownOutcome)
+		case err != nil:
 			return err
 		}
 	}

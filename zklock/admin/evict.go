@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -16,7 +17,7 @@ import (
 // (zklock.ErrNodeDeleted), but its work is not stopped: only the token and Hold.Multi protect against that.
 //
 // Nil: it was removed. zk.ErrNoNode: no contender has that token. Other errors as for ReadLine; after one that matches
-// zklock.ErrUnknownOutcome it may have been removed. It costs at most half as much as Queue.
+// zklock.ErrUnknownOutcome it may have been removed. It costs a write, and at most half as much as Queue.
 func Evict(ctx context.Context, c *zklock.Client, path string, t zklock.Token) error {
 	for left := false; ; left = true {
 		l, name, err := find(ctx, c, path, t)
@@ -35,7 +36,7 @@ func Evict(ctx context.Context, c *zklock.Client, path string, t zklock.Token) e
 
 // find returns the line of dir, and the name of the contender with token t; "" if there is none.
 func find(ctx context.Context, c *zklock.Client, dir string, t zklock.Token) (listed, string, error) {
-	l, err := list(ctx, c, dir)
+	l, err := list(ctx, c, dir, (*session.Session).Settle)
 	if err != nil {
 		return l, "", err
 	}

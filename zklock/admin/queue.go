@@ -99,7 +99,8 @@ func Queue(ctx context.Context, c *zklock.Client, path string) iter.Seq2[Contend
 }
 
 // ReadLine returns up to limit contenders of the line of path, from the index from on, and the total numbers of holders and
-// waiters. A path that does not exist has an empty line. The result was true at some time during the call.
+// waiters. A path that does not exist has an empty line. The result was true at some time during the call or, if the
+// server was the leader and is cut off, some seconds before it.
 //
 // Contenders whose znodes may not be read show what is in their names and, up to ZooKeeper 3.8.3, their token and session.
 // After a Resize of a semaphore to fewer permits the latest of its holders show as waiting until they are done. Where
@@ -122,7 +123,7 @@ func ReadLine(ctx context.Context, c *zklock.Client, path string, from, limit in
 
 // read reads a part of the line. With an error it is the zero value.
 func read(ctx context.Context, c *zklock.Client, dir string, from, limit int) (line Line, err error) {
-	l, err := list(ctx, c, dir)
+	l, err := list(ctx, c, dir, (*session.Session).Sync)
 	if err != nil {
 		return Line{}, err
 	}
@@ -180,15 +181,15 @@ type listed struct {
 	names []string
 }
 
-// list lists dir after a sync. A directory that does not exist has nobody in line.
-func list(ctx context.Context, c *zklock.Client, dir string) (l listed, err error) {
+// list lists dir once its server has caught up. A directory that does not exist has nobody in line.
+func list(ctx context.Context, c *zklock.Client, dir string, catchUp func(s *session.Session, ctx context.Context, dir string) error) (l listed, err error) {
 	if err = contender.CheckDir(dir); err != nil {
 		return l, err
 	}
 	if l.s, err = unsealed.Session(ctx, c); err != nil {
 		return l, err
 	}
-	if err = l.s.Sync(ctx, dir); err != nil {
+	if err = catchUp(l.s, ctx, dir); err != nil {
 		return l, err
 	}
 	children, stat, err := l.s.List(ctx, dir)
