@@ -115,7 +115,7 @@ func TestTheTestingPagesTestsPass(t *testing.T) {
 		"expired_test.go": packages + ")\n\n" + test,
 		"cut_test.go": packages + "\t\"github.com/zklock/locker/zktest/fault\"\n)\n\n" +
 			strings.NewReplacer("AnExpiredSession", "ACutNetwork", expire, cut, expired, "zklock.ErrLeaseOver").Replace(test),
-		"service_test.go": strings.Replace(packages, "testing/synctest\"\n", "context\"\n\t\"time\"\n", 1) + ")\n\n" + block(t, page, "func TestTheServiceStops") + service,
+		"service_test.go": "package report_test\n\n" + block(t, page, "import (") + service,
 	}
 	out := goTool(t, ".", files, "test", "-count=1", "-v")
 	assert.Contains(t, out, "--- PASS: TestAnExpiredSessionEndsTheHold")
