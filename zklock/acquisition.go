@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/session"
 )
@@ -109,7 +111,7 @@ func (a *acquisition) expire() {
 		return // the release, which came first, leaves the ticket
 	}
 	a.ticket.Session().Go(func(ctx context.Context) {
-		a.c.unreleased(ctx, a.ticket, a.leave(ctx))
+		a.c.unreleased(a.ticket, a.leave(ctx))
 	})
 	if first {
 		a.tellLost(ErrMaxHold) // last: the hook may take its time
@@ -122,7 +124,7 @@ func (a *acquisition) release(ctx context.Context) error {
 		a.endLost(cause) // Guard may not have reported it yet
 	}
 	if !a.end(released, ErrUnlocked) {
-		a.c.unreleased(ctx, a.ticket, a.leave(ctx))
+		a.c.unreleased(a.ticket, a.leave(ctx))
 		return a.ended()
 	}
 	defer a.c.ends.Done()
@@ -133,7 +135,7 @@ func (a *acquisition) release(ctx context.Context) error {
 	case errors.Is(err, queue.ErrTaken):
 		err = fmt.Errorf("%w, and the other places are being given up: %w", ErrNodeDeleted, err)
 	default:
-		a.c.unreleased(ctx, a.ticket, err)
+		a.c.unreleased(a.ticket, err)
 	}
 	a.c.tell(slog.LevelDebug, "lock released", a.c.opts.hooks.Released, a.after(err))
 	return err
@@ -170,15 +172,14 @@ func (a *acquisition) leavableLocked() bool {
 
 // giveUp leaves a ticket that is no longer wanted. If ctx ends, the deletion goes on in the background.
 func (c *Client) giveUp(ctx context.Context, t ticket) {
-	c.unreleased(ctx, t, t.Leave(ctx))
+	c.unreleased(t, t.Leave(ctx))
 }
 
-// unreleased warns of a ticket whose Leave has failed, unless its znodes are gone or being deleted, or its session is over.
-func (c *Client) unreleased(ctx context.Context, t ticket, err error) {
-	if err == nil || errors.Is(err, queue.ErrGone) || ctx.Err() != nil || t.Session().Err() != nil {
-		return
+// unreleased warns of a ticket whose Leave was refused for good. After any other error the deletion goes on.
+func (c *Client) unreleased(t ticket, err error) {
+	if errors.Is(err, zk.ErrNoAuth) {
+		c.log.Warn("place in line can't be given up before the session ends", "node", t.Nodes()[0], "error", err)
 	}
-	c.log.Warn("place in line can't be given up before the session ends", "node", t.Nodes()[0], "error", err)
 }
 
 // ended returns why the lock is not held any more; nil while it is. Guard may not have reported it yet.

@@ -15,7 +15,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/contender"
-	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
 )
@@ -370,7 +369,7 @@ func (r *recording) mine(data []byte, stat zk.Stat) (JobRun, error) {
 // and the record has the run.
 func (r *recording) put(ctx context.Context, began time.Time, underWay bool) (JobRun, error) {
 	data := r.data(began, underWay)
-	var before queue.Doubt
+	var before session.Doubt
 	for {
 		ops := []session.Op{session.OpSet{Path: r.node, Data: data, Version: r.version}}
 		if r.version < 0 { // the answer to a create has no Stat: the data are set once more, for the time
@@ -403,6 +402,6 @@ func (r *recording) put(ctx context.Context, began time.Time, underWay bool) (Jo
 			found.Mine = true
 			return found.JobRun, nil
 		}
-		before = queue.Doubt{} // what was unanswered was not carried out, and can't be any more
+		before = session.Doubt{} // what was unanswered was not carried out, and can't be any more
 	}
 }

@@ -120,6 +120,13 @@ func TestEachPermissionIsAskedForWithoutEffect(t *testing.T) {
 		node, ok := srv.Node(path)
 		require.True(t, ok)
 		assert.Equal(t, "data", string(node.Data))
+
+		below := examine(t, srv.Addr(), doctor.Config{Path: path + "/locks"}) // which only has to be made there
+		if perm == zk.PermCreate {
+			found(t, below, doctor.Danger, "CREATE is refused: no lock can be taken")
+		} else {
+			notFound(t, below, doctor.Danger)
+		}
 	}
 }
 

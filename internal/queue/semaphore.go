@@ -170,7 +170,7 @@ func tooMany(n, size int) error {
 // ensureSize returns the data of the semaphore's directory, with its size. It makes a missing directory, and writes size
 // into one that has none. ErrConflict: a lock of another kind uses the directory, which gets no size.
 func (q *Queue) ensureSize(ctx context.Context, s *session.Session, size int) (dirData, zk.Stat, error) {
-	var before Doubt
+	var before session.Doubt
 	for {
 		d, stat, err := q.readData(ctx, s)
 		none := errors.Is(err, zk.ErrNoNode)
@@ -179,7 +179,7 @@ func (q *Queue) ensureSize(ctx context.Context, s *session.Session, size int) (d
 		}
 		if none {
 			if err = q.makeDir(ctx, s, size); err == nil {
-				before.unknown = true // of what this call is for: it may be made, and a later error does not say so
+				before.Note(session.ErrUnknownOutcome) // of what this call is for: it may be made, and a later error does not say so
 				continue
 			}
 		}
@@ -194,8 +194,7 @@ func (q *Queue) ensureSize(ctx context.Context, s *session.Session, size int) (d
 			d.Size = size
 			_, err = s.Set(ctx, q.Dir, d.encode(), stat.Version)
 		}
-		before.unknown = before.unknown || err == nil
-		if before.Note(err); err != nil && !writeAgain(ctx, s, err) {
+		if before.Note(cmp.Or(err, session.ErrUnknownOutcome)); err != nil && !writeAgain(ctx, s, err) {
 			return d, stat, before.Add(err)
 		}
 	}
@@ -209,7 +208,7 @@ const Resized = "resized"
 func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int) error {
 	pin := q.Container
 	q.Container = false
-	var before Doubt
+	var before session.Doubt
 	for {
 		d, stat, err := q.ensureSize(ctx, s, size)
 		if err != nil {

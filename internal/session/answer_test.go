@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -87,6 +88,7 @@ func TestAPathWhoseReplyIsLostAsTheSessionEndsTellsOfBoth(t *testing.T) {
 				return
 			}
 			require.ErrorIs(t, err, session.ErrExpired, "%d", at)
+			require.Equal(t, lost.Hits() > 0, errors.Is(err, session.ErrUnknownOutcome), "%d: %v", at, err)
 		})
 	}
 }

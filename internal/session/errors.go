@@ -157,3 +157,17 @@ func configError(what string, value any, rule string) error {
 	}
 	return fmt.Errorf("%w: %s %q: %s", ErrConfig, what, value, rule)
 }
+
+// Doubt remembers, while a write is repeated, that an attempt may have been carried out. The zero value is ready.
+type Doubt struct{ unknown bool }
+
+// Note notes the error of one attempt.
+func (d *Doubt) Note(err error) { d.unknown = d.unknown || errors.Is(err, ErrUnknownOutcome) }
+
+// Add returns err, that of the last attempt, so that it matches ErrUnknownOutcome if any attempt's did.
+func (d *Doubt) Add(err error) error {
+	if err == nil || !d.unknown || errors.Is(err, ErrUnknownOutcome) {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", err, ErrUnknownOutcome)
+}

@@ -239,7 +239,7 @@ func (s *Session) createAll(ctx context.Context, batch func() *Batch, path strin
 // createPath makes the znode full, but not the first chroot bytes of its path. It tries full first: usually only that is
 // missing, and the parents may be closed to us.
 func (s *Session) createPath(ctx context.Context, batch func() *Batch, full string, chroot int, data []byte, mode Mode, acl []zk.ACL) error {
-	doubt := false
+	var before Doubt
 	for {
 		err := s.createOne(ctx, batch, full, data, mode, acl)
 		switch up := strings.LastIndexByte(full, '/'); {
@@ -252,15 +252,13 @@ func (s *Session) createPath(ctx context.Context, batch func() *Batch, full stri
 		case errors.Is(err, zk.ErrNoNode):
 			err = s.createPath(ctx, batch, full[:up], chroot, nil, Persistent, acl)
 		case errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && s.Err() == nil:
-			doubt, err = true, nil // making it twice is harmless: try again
+			before.Note(err)
+			err = nil // making it twice is harmless: try again
 		case errors.Is(err, ErrUnknownOutcome):
 			err = s.ended(ctx, err)
 		}
-		switch {
-		case err != nil && doubt && !errors.Is(err, ErrUnknownOutcome):
-			return fmt.Errorf("%w (%w)", err, ErrUnknownOutcome)
-		case err != nil:
-			return err
+		if err != nil {
+			return before.Add(err)
 		}
 	}
 }

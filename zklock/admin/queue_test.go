@@ -109,6 +109,19 @@ func TestQueueShowsForeignClientsAndWhatTheirNamesTell(t *testing.T) {
 	})
 }
 
+// A server that was the leader, and is cut off, does not know who is in line.
+func TestBreakAsksAMajority(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, deposed := s.Dir("/l"), s.Follower()
+		operator := s.ClientAt(deposed)
+		deposed.Depose()
+		h := s.Lock(s.Client().Mutex(dir))
+		err := admin.Evict(s.Context(), operator.Client, dir, h.Token())
+		require.ErrorIs(s, err, zklock.ErrLost)
+		require.NotErrorIs(s, err, zk.ErrNoNode)
+	})
+}
+
 // A semaphore whose directory is deleted between the list and the read of its size has an empty queue.
 func TestQueueOfADirectoryThatGoesMeanwhile(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {

@@ -77,6 +77,7 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 	_, inner, err := m.Lock(outer.Context())
 	require.NoError(t, err)
 	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_count{zklock_lock_kind="mutex"} 1`)
+	require.Contains(t, scrape(t, metrics), `zklock_session_changes_total{zklock_session_state="disconnected"} 0`) // as well
 	locktest.Unlock(t, inner)
 	locktest.Unlock(t, outer)
 

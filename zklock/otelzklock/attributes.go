@@ -24,8 +24,8 @@ const (
 	whoKey     = attribute.Key("zklock.lock.who")
 	stateKey   = attribute.Key("zklock.session.state")
 
-	errorTypeKey = attribute.Key("error.type")           // of OpenTelemetry's semantic conventions
-	messageKey   = attribute.Key("zklock.error.message") // likewise
+	errorTypeKey = attribute.Key("error.type") // of OpenTelemetry's semantic conventions
+	messageKey   = attribute.Key("zklock.error.message")
 )
 
 // lockAttributes are those of a span.
