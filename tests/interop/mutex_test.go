@@ -116,6 +116,9 @@ func TestTheQueueShowsContendersOfOtherLibrariesInOrder(t *testing.T) {
 	}
 	for i, c := range line {
 		c.held(t)
+		if c.kind == curator { // its zxid is its token, as pages say
+			must(t, c.want(fmt.Sprint("token ", int64(shown[i].Token)), "token"))
+		}
 		for _, later := range line[i+1:] {
 			later.waits(t)
 		}

@@ -87,6 +87,8 @@ public class Contender implements Runnable {
                 return "free";
             case "line":
                 return "line " + mutex.getParticipantNodes().size();
+            case "token":
+                return "token " + client.checkExists().forPath(mutex.getParticipantNodes().iterator().next()).getCzxid();
             case "close":
                 client.close();
                 return "closed";
