@@ -106,6 +106,7 @@ var endedCalls = map[string]func(s *locktest.Sim, c *locktest.Client, cause erro
 	"try": func(s *locktest.Sim, c *locktest.Client, cause error) {
 		_, err := c.Mutex("/l").TryDo(ended(cause), func(context.Context) error { return nil })
 		require.ErrorIs(s, err, context.Canceled)
+		require.ErrorContains(s, err, "context canceled (read /config: ", "its text is told")
 	},
 	"reads": func(s *locktest.Sim, c *locktest.Client, cause error) {
 		_, err := c.Job("/j").Once(s.Context(), "k", func(context.Context) error { return nil })
@@ -139,15 +140,6 @@ func TestTheCauseOfAContextIsNotTakenForAnAnswer(t *testing.T) {
 			})
 		}
 	}
-}
-
-// Of the cause of a context the error has the text.
-func TestTheCauseOfAContextIsToldInTheError(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		_, _, err := s.Client().Mutex("/l").Lock(ended(errors.New("the program stops")))
-		require.ErrorIs(s, err, context.Canceled)
-		require.ErrorContains(s, err, "(read /config: the program stops)")
-	})
 }
 
 // What a dialer answers is not what the ensemble answers: no znode is gone.

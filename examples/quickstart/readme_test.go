@@ -115,7 +115,8 @@ func TestTheTestingPagesTestsPass(t *testing.T) {
 		"expired_test.go": packages + ")\n\n" + test,
 		"cut_test.go": packages + "\t\"github.com/zklock/locker/zktest/fault\"\n)\n\n" +
 			strings.NewReplacer("AnExpiredSession", "ACutNetwork", expire, cut, expired, "zklock.ErrLeaseOver").Replace(test),
-		"service_test.go": "package report_test\n\n" + block(t, page, "import (") + service,
+		"service_test.go": "package report_test\n\n" + block(t, page, "import ("),
+		"serve_test.go":   service,
 	}
 	out := goTool(t, ".", files, "test", "-count=1", "-v")
 	assert.Contains(t, out, "--- PASS: TestAnExpiredSessionEndsTheHold")
@@ -124,7 +125,14 @@ func TestTheTestingPagesTestsPass(t *testing.T) {
 }
 
 // service is what the testing page leaves to its reader.
-const service = `
+const service = `package report_test
+
+import (
+	"context"
+
+	"github.com/zklock/locker/zklock"
+)
+
 func serve(ctx context.Context, servers string, working chan<- bool) error {
 	client, err := zklock.Dial(ctx, servers)
 	if err != nil {
