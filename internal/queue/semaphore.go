@@ -131,22 +131,22 @@ func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool
 				session.ErrConfig, text.Foreign(a.Scheme+":"+a.ID))
 		}
 	}
-	for synced := false; ; synced = true {
+	for settled := false; ; settled = true {
 		d, _, err := q.ensureSize(ctx, s, z.want)
-		if err != nil {
-			return 0, err
+		if err == nil {
+			err = refuse(q, try, d.Size)
 		}
-		if err = refuse(q, try, d.Size); err == nil {
+		switch {
+		case err == nil:
 			if z.agreed.Swap(int64(d.Size)) == 0 && d.Size != z.want && q.Log != nil {
 				q.Log.Warn("semaphore has another size at the ensemble, which counts: Resize changes it",
 					"path", q.Dir, "ensemble", d.Size, "program", z.want)
 			}
 			return d.Size, nil
+		case settled || !session.IsOne(err, session.ErrConfig, ErrDeadlock):
+			return 0, err
 		}
-		if !synced { // the server may lag behind: it asks its leader first
-			err = s.Settle(ctx, q.Dir)
-		}
-		if synced || err != nil {
+		if err := s.Settle(ctx, q.Dir); err != nil { // the server may not know of the size yet
 			return 0, err
 		}
 	}
@@ -213,9 +213,6 @@ func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int
 		d, stat, err := q.ensureSize(ctx, s, size)
 		if err != nil {
 			return before.Add(err)
-		}
-		if d.Size == size && !pin {
-			break
 		}
 		if d.Was = max(d.Was, d.Size); d.Was <= size {
 			d.Was = 0

@@ -98,16 +98,14 @@ func (s *Session) Sync(ctx context.Context, path string) error {
 // Settle is Sync by a write without an effect, which a majority has to confirm: a leader that has been deposed, and does not
 // know it, answers a Sync. A refusal by the leader is such an answer, too.
 func (s *Session) Settle(ctx context.Context, path string) error {
-	for {
-		_, err := s.Multi(ctx, OpCheck{Path: path, Version: -1})
-		switch {
-		case errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && s.Err() == nil: // without an effect: once more
-		case IsOne(err, zk.ErrNoNode, zk.ErrNoAuth):
-			return nil
-		default:
-			return err
-		}
+	err := checkNamed(path)
+	if err == nil {
+		_, err = one(ctx, s, s.check("settle", path))
 	}
+	if IsOne(err, zk.ErrNoNode, zk.ErrNoAuth) {
+		return nil
+	}
+	return err
 }
 
 func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byte, read func(*decoder) T) *Result[T] {

@@ -63,7 +63,7 @@ func (s *Session) Retain(ctx context.Context, nodes ...string) (*Retention, erro
 				return nil, s.ended(ctx, errors.New("waiting for the leader to confirm the session"))
 			}
 		}
-		if _, err := one(ctx, s, s.check(nodes[0])); err != nil && !errors.Is(err, zk.ErrNoAuth) {
+		if _, err := one(ctx, s, s.check("heartbeat", nodes[0])); err != nil && !errors.Is(err, zk.ErrNoAuth) {
 			return nil, err
 		}
 	}
@@ -122,9 +122,9 @@ func (r *Retention) reportLocked() {
 // check returns the write that confirms the lease: a multi that checks that node exists. It changes nothing, but a majority
 // has to acknowledge it. A multi without an operation would not do: servers carry it out without a look at the session. A
 // refusal, because the znode is gone or we may not read it, confirms too: the leader checks the session first.
-func (s *Session) check(node string) *Result[Transaction] {
-	r := newRequest(opMulti, "heartbeat", node)
-	// The ensemble gave us this name: it is sent even if CheckPath would refuse it.
+func (s *Session) check(name, node string) *Result[Transaction] {
+	r := newRequest(opMulti, name, node)
+	// The ensemble has this path, or its beginning: it is sent even if CheckPath would refuse it.
 	_ = s.appendOp(r, OpCheck{Path: node, Version: -1})
 	r.repeatable = true // it changes nothing
 	return s.transaction(r)
@@ -138,7 +138,7 @@ func (c *conn) beatLocked(now time.Time) *request {
 	r := first.Value.(*Retention)
 	node := r.nodes[r.next]
 	r.next = (r.next + 1) % len(r.nodes)
-	req := s.check(node).r
+	req := s.check("heartbeat", node).r
 	req.urgent, req.done = true, nil // no call waits for it
 	req.hook = func(code int32) {
 		if code == codeNoNode {

@@ -158,7 +158,7 @@ func TestBreakRemovesTheRightContenderAndItsHolderHearsOfIt(t *testing.T) {
 				require.LessOrEqual(s, loss.At.Sub(began), time.Second)
 				require.Equal(s, line[1].Token, first.Get(s).Token())
 				require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, dir, h.Token()), zk.ErrNoNode, "it is gone")
-				require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, "/missing", h.Token()), zk.ErrNoNode)
+				require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, fmt.Sprintf("/%05000d", 0), h.Token()), zk.ErrNoNode)
 				require.NoError(s, first.Hold.Err())
 
 				require.NoError(s, admin.Evict(s.Context(), operator.Client, dir, line[2].Token), "a waiter")
