@@ -23,7 +23,7 @@ import (
 // A call blocks for one round trip and, while there is no connection, until there is one; it returns promptly when ctx or the
 // session ends. Reads are repeated when the connection breaks. A write is sent once. Errors:
 //   - the driver's (zk.ErrNoNode, …) when the ensemble refuses;
-//   - zklock.ErrUnknownOutcome: a write's reply was lost, or ctx ended after it was sent;
+//   - zklock.ErrUnknownOutcome: a write's reply was lost, or ctx ended after it was sent, or a server in trouble answered it;
 //   - zklock.ErrNoRoom: there is no room for another ephemeral znode; zklock.ErrTooLarge; zklock.ErrPath. Nothing was sent;
 //   - ctx's, or why the session is over.
 type Session interface {

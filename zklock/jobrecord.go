@@ -182,7 +182,7 @@ func (j *Job) open(ctx context.Context, s *session.Session, dir string) error {
 				_, err = s.Create(ctx, dir, []byte(recordFormat), session.Persistent, j.o.acl)
 			}
 		}
-		again := errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && s.Err() == nil
+		again := errors.Is(err, session.ErrNoReply) && ctx.Err() == nil && s.Err() == nil
 		if err != nil && !again && !session.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode, zk.ErrNodeExists) {
 			return hide(err, ErrUnknownOutcome) // of no run
 		}
@@ -344,7 +344,7 @@ func (r *recording) end(ctx context.Context, began time.Time) (run JobRun, ok bo
 		case err == nil:
 			run, err = r.mine(data, *resps[0].Stat)
 			ok = err == nil
-		case !errors.Is(err, ErrUnknownOutcome) || r.h.Err() != nil:
+		case !errors.Is(err, session.ErrNoReply) || r.h.Err() != nil:
 			return run, ok
 		}
 		if ok && (!first || time.Since(sent) <= slow) { // as write: once more, for its time
@@ -380,7 +380,7 @@ func (r *recording) put(ctx context.Context, began time.Time, underWay bool) (Jo
 		switch {
 		case err == nil:
 			return r.mine(data, *resps[len(resps)-1].Stat)
-		case errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && r.h.Err() == nil:
+		case errors.Is(err, session.ErrNoReply) && ctx.Err() == nil && r.h.Err() == nil:
 			continue // that can still be found out
 		case !session.IsOne(err, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoNode):
 			return JobRun{}, before.Add(err)

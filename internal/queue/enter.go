@@ -168,7 +168,7 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 					return err
 				}
 			}
-		case errors.Is(err, session.ErrUnknownOutcome):
+		case errors.Is(err, session.ErrNoReply):
 			found, findErr := t.find(ctx)
 			if found && doubt {
 				t.sweepOthers()

@@ -101,7 +101,7 @@ func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
 		if session.IsOne(err, zk.ErrNoAuth, zk.ErrNodeExists) {
 			return t.delete(ctx, entries...)
 		}
-		err = fmt.Errorf("%w (%w)", session.ErrUnknownOutcome, err) // another answer proves nothing: remove tries again
+		err = fmt.Errorf("%w (%w)", session.ErrNoReply, err) // another answer proves nothing: remove tries again
 	}
 	if err == nil {
 		for _, e := range entries {

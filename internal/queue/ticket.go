@@ -108,5 +108,5 @@ func (e *entry) list(ctx context.Context) error {
 
 // transient reports whether the operation may be repeated: the connection broke, and the session lives.
 func transient(err error) bool {
-	return errors.Is(err, session.ErrUnknownOutcome) || errors.Is(err, session.ErrConnection)
+	return errors.Is(err, session.ErrNoReply) || errors.Is(err, session.ErrConnection)
 }

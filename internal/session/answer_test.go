@@ -114,12 +114,12 @@ func TestACallThatWaitsForAConnectionUntilTheSessionEndsSaysWhatItWaitedFor(t *t
 
 // Every code of ZooKeeper's KeeperException, as the first answer to a read and to a write.
 func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
-	final := []fault.Code{-1, -2, -3, -5, -6, -8, -12, -13, -14, -100, -101, -102, -103, -108, -110, -111, -113, -114, -115, -119, -120,
-		-121, -123, -125}
+	trouble := []fault.Code{-1, -2, -3, -5, -12, -13, -14}
+	final := []fault.Code{-6, -8, -100, -101, -102, -103, -108, -110, -111, -113, -114, -115, -119, -120, -121, -123, -125}
 	again := []fault.Code{-4, -7, -122, -127}
 	connectsAgain := []fault.Code{-118} // the session has moved, and the request was not carried out
 	over := []fault.Code{-112, -124}
-	for _, code := range slices.Concat(final, again, connectsAgain, over) {
+	for _, code := range slices.Concat(trouble, final, again, connectsAgain, over) {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			require.NoError(t, srv.Create("/x", nil))
 			s := open(t, srv)
@@ -139,7 +139,7 @@ func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
 				require.ErrorIs(t, s.Err(), session.ErrLost)
 				require.ErrorIs(t, err, s.Err())
 				return
-			case slices.Contains(final, code):
+			case slices.Contains(trouble, code), slices.Contains(final, code):
 				require.Error(t, err)
 			default:
 				require.NoError(t, err, code)
@@ -153,6 +153,7 @@ func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
 				require.NotErrorIs(t, err, session.ErrUnknownOutcome, code)
 			default:
 				require.ErrorIs(t, err, session.ErrUnknownOutcome, code)
+				require.Equal(t, slices.Contains(again, code), errors.Is(err, session.ErrNoReply), code)
 			}
 			require.NoError(t, s.Err())
 			_, err = s.Exists(t.Context(), "/none")
@@ -163,7 +164,7 @@ func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
 
 // A group is carried out and answered by a code that proves nothing: it is not carried out a second time.
 func TestAGroupWhoseAnswerProvesNothingHasAnUnknownOutcome(t *testing.T) {
-	for _, code := range []int32{-4, -7, -122} {
+	for _, code := range []int32{-1, -4, -7, -122} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			require.NoError(t, srv.Create("/a", nil))
 			require.NoError(t, srv.Create("/b", nil))

@@ -61,14 +61,17 @@ const (
 	codeThrottled      int32 = -127
 )
 
-// definite reports whether code is the answer of a server that has looked at the request. After other codes, from a
-// server in trouble, the request may have been carried out.
+// definite reports whether code tells what became of the request. After other codes, from a server in trouble, it may have
+// been carried out.
 func definite(code int32) bool {
-	return code == codeOK || code <= codeAPIError || code == codeUnimplemented || code == codeBadArguments
+	switch code {
+	case codeOK, codeUnimplemented, codeBadArguments:
+		return true
+	}
+	return code <= codeAPIError && code != codeRequestTimeout
 }
 
-// tryAgain reports whether code comes from a server that stays connected and could not see to the request now. Only after
-// codeThrottled it has certainly not been carried out.
+// tryAgain reports whether code comes from a server that stays connected and could not see to the request now.
 func tryAgain(code int32) bool {
 	switch code {
 	case codeConnectionLoss, codeServerTimeout, codeRequestTimeout, codeThrottled:

@@ -185,7 +185,7 @@ func (e *ephemerals) answered(r *request, err error, made func(i int) string) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err != nil && (errors.Is(err, ErrUnknownOutcome) || !definite(r.header.code)) {
+	if errors.Is(err, ErrUnknownOutcome) {
 		e.doubtLocked(r)
 		return
 	}

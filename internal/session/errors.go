@@ -34,9 +34,13 @@ var (
 // Failures of one call.
 var (
 	// ErrUnknownOutcome matches, by errors.Is, the error of a write that may or may not have been carried out: it was sent and
-	// got no reply, because the connection broke or the caller's context ended. A write whose error does not match it was
-	// certainly not carried out.
+	// got no reply (ErrNoReply), or a server in trouble answered it. A write whose error does not match it was certainly not
+	// carried out.
 	ErrUnknownOutcome = errors.New("session: outcome unknown")
+
+	// ErrNoReply matches, by errors.Is, the error of a write that got no reply, because the connection broke or the caller's
+	// context ended, or that the server asked to try again. It may be repeated at once; after another answer a pause is due.
+	ErrNoReply = errors.New("session: no reply")
 
 	// ErrNotSent matches, by errors.Is, the error of a request that was never sent and so has no effect: ctx or the session
 	// ended while it waited for a connection, or it was too large.
@@ -77,7 +81,8 @@ type OpError struct {
 	Path string // as the caller named it
 	Err  error  // the server's answer (zk.ErrNoNode, …), a context's error, ErrConnection, or the session's end
 
-	unknown bool
+	unknown bool // it may have been carried out
+	replied bool // and a server has answered it
 	unsent  bool
 }
 
@@ -92,9 +97,16 @@ func (e *OpError) Error() string {
 
 func (e *OpError) Unwrap() error { return e.Err }
 
-// Is matches ErrUnknownOutcome if the write may have been carried out, and ErrNotSent if the request was never sent.
+// Is matches ErrUnknownOutcome if the write may have been carried out, ErrNoReply too if no server has answered it, and
+// ErrNotSent if the request was never sent.
 func (e *OpError) Is(target error) bool {
-	return target == ErrUnknownOutcome && e.unknown || target == ErrNotSent && e.unsent
+	switch target {
+	case ErrUnknownOutcome:
+		return e.unknown
+	case ErrNoReply:
+		return e.unknown && !e.replied
+	}
+	return target == ErrNotSent && e.unsent
 }
 
 func tooLarge(what string, size, limit int) error {

@@ -71,7 +71,7 @@ func (s *Session) decodeTransaction(r *request) (Transaction, error) {
 		if code == codeNoNode && !slices.ContainsFunc(r.touches[:failed], func(t touch) bool { return t.path == path }) {
 			s.ephemerals.gone(path, r.header.zxid, true)
 		}
-		return Transaction{Responses: resps}, &OpError{Op: "multi", Path: path, Err: errOf(code)}
+		return Transaction{Responses: resps}, r.refused(path, code)
 	}
 	for i, resp := range resps {
 		if resp.String != "" && !mayHaveMade(r.touches[i].path, resp.String) { // only creates answer with a path

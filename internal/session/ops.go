@@ -14,12 +14,12 @@ import (
 
 // The operations below have this contract in common. Nil: the server has answered yes. They block for one round trip and,
 // while there is no connection, until there is one; they return promptly when ctx or the session ends. Reads are repeated
-// when the connection breaks. A write is sent once: if its reply is lost, or ctx ends after it was sent, the error matches
-// ErrUnknownOutcome. A write that would make ephemeral znodes for which the session has no room is not sent (ErrNoRoom).
-// Refusals are the driver's errors (zk.ErrNoNode, …) inside an OpError. A bad path is refused before any I/O (ErrPath): by
-// all rules of CheckPath where a znode is made, and in a multi; elsewhere by those on slashes and relative components only,
-// since other clients have named the znodes. Calls may be concurrent; those of one goroutine, one after the other, are
-// carried out in that order. For several at once see Batch.
+// when the connection breaks. A write is sent once: if its reply is lost, or ctx ends after it was sent, or a server in
+// trouble answers it, the error matches ErrUnknownOutcome. A write that would make ephemeral znodes for which the session has
+// no room is not sent (ErrNoRoom). Refusals are the driver's errors (zk.ErrNoNode, …) inside an OpError. A bad path is refused
+// before any I/O (ErrPath): by all rules of CheckPath where a znode is made, and in a multi; elsewhere by those on slashes and
+// relative components only, since other clients have named the znodes. Calls may be concurrent; those of one goroutine, one
+// after the other, are carried out in that order. For several at once see Batch.
 
 // None is the answer to a request that only succeeds or fails.
 type None struct{}
@@ -135,7 +135,7 @@ func (r *request) result(d *decoder) error {
 		return r.opError(r.unreadable, r.header.code == codeOK)
 	}
 	if r.header.code != codeOK {
-		return r.opError(errOf(r.header.code), tryAgain(r.header.code) && r.header.code != codeThrottled)
+		return r.refused(r.path, r.header.code)
 	}
 	d.b = r.reply
 	return nil
@@ -249,10 +249,10 @@ func (s *Session) createPath(ctx context.Context, batch func() *Batch, full stri
 			err = s.checkChroot(ctx) // nil: another client has made it meanwhile
 		case errors.Is(err, zk.ErrNoNode):
 			err = s.createPath(ctx, batch, full[:up], chroot, nil, Persistent, acl)
-		case errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && s.Err() == nil:
+		case errors.Is(err, ErrNoReply) && ctx.Err() == nil && s.Err() == nil:
 			before.Note(err)
 			err = nil // making it twice is harmless: try again
-		case errors.Is(err, ErrUnknownOutcome):
+		case errors.Is(err, ErrNoReply):
 			err = s.ended(ctx, err)
 		}
 		if err != nil {

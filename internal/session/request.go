@@ -67,6 +67,11 @@ func (r *request) opError(err error, unknown bool) error {
 	return &OpError{Op: r.name, Path: r.path, Err: err, unknown: unknown && !r.repeatable}
 }
 
+// refused returns the error for code, a server's answer to r or to one of its operations.
+func (r *request) refused(path string, code int32) error {
+	return &OpError{Op: r.name, Path: path, Err: errOf(code), unknown: !definite(code) && !r.repeatable, replied: true}
+}
+
 func (r *request) unsentError(err error) error {
 	return &OpError{Op: r.name, Path: r.path, Err: err, unsent: true}
 }
