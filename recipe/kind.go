@@ -65,7 +65,8 @@ func (k Kind) Shares(other Kind) bool { return k == other || k.WaitsFor(other) |
 // WaitsFor reports whether a contender of kind before is in the way of one of kind k that comes later.
 func (k Kind) WaitsFor(before Kind) bool { return slices.Contains(k.facts().waitsFor, before) }
 
-// Alone reports whether nobody else holds beside a holder of kind k, so that it may leave by a release mark.
+// Alone reports whether nobody of another session holds together with a holder of kind k. Such a holder may leave by a
+// release mark, which tells the next in line that its turn has come.
 func (k Kind) Alone() bool { return k.facts().alone }
 
 // Overtaken reports whether contenders may come into the way of one of kind k after it has entered. If not, it holds without

@@ -21,7 +21,7 @@ import (
 // chroot of the connect string. Version −1 means any. Its methods may be called concurrently.
 //
 // A call blocks for one round trip and, while there is no connection, until there is one; it returns promptly when ctx or the
-// session ends. Reads are repeated when the connection breaks. A write is sent once. Errors:
+// session ends. Reads are repeated when the connection breaks. A write is sent once, but for CreateAll's. Errors:
 //   - the driver's (zk.ErrNoNode, …) when the ensemble refuses;
 //   - zklock.ErrUnknownOutcome: a write's reply was lost, or ctx ended after it was sent, or a server in trouble answered it;
 //   - zklock.ErrNoRoom: there is no room for another ephemeral znode; zklock.ErrTooLarge; zklock.ErrPath. Nothing was sent;
@@ -41,7 +41,7 @@ type Session interface {
 	ACL(ctx context.Context, path string) ([]zk.ACL, zk.Stat, error)
 	SetACL(ctx context.Context, path string, acl []zk.ACL, version int32) (zk.Stat, error)
 	// Multi carries out several writes in one transaction: all or none. If the ensemble refuses, the error is that of the
-	// operation that failed. Each operation has a response, also then, unless all were refused together.
+	// operation that failed. Even then each operation has a response, unless all were refused together.
 	Multi(ctx context.Context, ops ...Op) ([]zk.MultiResponse, error)
 	// Sync waits until the connected server has caught up with the leader: reads after it see what was carried out before
 	// it, but for writes that the leader carried out in the milliseconds around the call.

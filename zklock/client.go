@@ -35,8 +35,9 @@ type Client struct {
 	mu   sync.Mutex     // held to cancel ctx, and to add to ends before that: afterwards Close may be waiting for ends
 }
 
-// Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then, or until ctx
-// ends, which bounds this call only. Without a deadline it logs which servers it can't reach, to WithLogger's or slog's default.
+// Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then, or
+// until ctx ends, which bounds this call only. Without a deadline it logs which servers it can't reach, to WithLogger's or
+// slog's default.
 //
 // Errors: ErrInvalid, ErrPath: the connect string or an option is wrong; no I/O has been done. ErrAuth: credentials were refused.
 // ErrUnreachable, with ctx's: what each server has answered. Nothing is left behind.
@@ -93,8 +94,8 @@ func (c *Client) established(ctx context.Context) error {
 }
 
 // Close ends the session, and with it every hold and wait of the Client (ErrClosed). The locks are free at once if a server is
-// connected, else when the ensemble expires the session. It returns nil when all that it had running has ended, in about
-// 2 s at most beside hooks, and may be called again.
+// connected, else when the ensemble expires the session. It returns nil once everything that it ran has ended, within about
+// 2 s plus the hooks' time. It may be called again.
 //
 // Call it before the process exits; log.Fatal and os.Exit skip deferred calls. Without it, a lock may stay until the session
 // times out.
@@ -132,8 +133,8 @@ func (c *Client) spawn(fn func()) bool {
 	return true
 }
 
-// Session returns the current session, for the program's own znodes; it waits for one as long as ctx lasts. When it ends the Client
-// opens another: ask again, and don't keep it. ErrClosed: the Client was closed.
+// Session returns the current session, for the program's own znodes, and waits for one as long as ctx lasts. When that session ends
+// the Client opens another: don't keep it, ask again. ErrClosed: the Client was closed.
 func (c *Client) Session(ctx context.Context) (session.Session, error) {
 	s, err := c.await(ctx)
 	if err != nil {

@@ -9,11 +9,11 @@
 //		return rebuild(ctx) // ctx ends when the lock is lost
 //	})
 //
-// The context that Do gives its function, and that Lock returns, ends before the ensemble can give the lock away, by a margin
-// in which the work can stop, also when nothing is heard from the ensemble any more. Hold.Token is a number that grows from
-// holder to holder, for stores that can refuse a late one.
+// The context that Do gives its function, and that Lock returns, ends before the ensemble can give the lock away, early enough
+// for the work to stop. That holds even when the ensemble is silent. Hold.Token is a number that grows from holder to holder,
+// for stores that can refuse a late holder.
 //
-// Beside Mutex there are RWMutex, Semaphore, MultiLock (several paths at once), Election and Job (once in the fleet). Each is a
+// Besides Mutex there are RWMutex, Semaphore, MultiLock (several paths at once), Election and Job (once in the fleet). Each is a
 // description: making one does no I/O, any number may have the same path, and any number of goroutines may use one. A path or
 // option that can't work is the error of every call on it (ErrPath, ErrInvalid). Package admin shows who holds and waits, and
 // package lockhttp puts locks into net/http.

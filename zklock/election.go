@@ -77,9 +77,9 @@ func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error
 // leading. After a lost term Run campaigns again; WithLogger's log has lead's error if that is more than its
 // context's end.
 //
-// It returns lead's error, nil too, when lead returned during its term, and ErrLost if its release finds that lost; ctx's error when
-// ctx ended while it did not lead; otherwise a campaign's that can't succeed (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after
-// WithMaxWait). After any other it campaigns again, a second later.
+// Run returns lead's error (or nil) if lead returned during its term, with ErrLost if the release finds the term lost. It returns
+// ctx's error if ctx ended outside a term, and a campaign's if retrying can't help (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy
+// after WithMaxWait). Other failures are retried a second later.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, term *Hold) error) error {
 	c := e.c
 	needFunction(lead == nil)
@@ -175,7 +175,8 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return leader, err
 }
 
-// first returns the name of the first candidate in line, which leads, is about to, or is about to step aside; "" when there is none.
+// first returns the name of the first candidate in line, which leads, is about to, or is about to step aside; "" when there is
+// none.
 func (e *Election) first(ctx context.Context, s *session.Session) (string, error) {
 	names, _, err := s.List(ctx, e.path)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -184,7 +185,8 @@ func (e *Election) first(ctx context.Context, s *session.Session) (string, error
 	return queue.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
 }
 
-// Observe yields who leads now, and then every change, in order: a new leader or a new value, and ErrNoLeader between two leaders. If values change faster than they can be read, only the last is yielded. It survives disconnects and sessions that
+// Observe yields who leads now, and then every change, in order: a new leader or a new value, and ErrNoLeader between two
+// leaders. If values change faster than they can be read, only the last is yielded. It survives disconnects and sessions that
 // end.
 //
 // It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair has the reason. Each use of the

@@ -33,7 +33,7 @@ var (
 var (
 	// ErrBusy says that another contender holds the lock or waits for it (TryLock, WithMaxWait). It is a *BusyError.
 	ErrBusy = errors.New("zklock: busy")
-	// ErrUnreachable matches, beside ctx's error, that of a call whose ctx ended while there was no connection.
+	// ErrUnreachable and ctx's error both match the error of a call whose ctx ended without a connection.
 	ErrUnreachable = session.ErrUnreachable
 	// ErrAuth says that the ensemble refused the credentials (WithAuth, WithSASL), or demands others. It matches ErrLost.
 	ErrAuth = session.ErrAuth
@@ -49,7 +49,7 @@ var (
 	ErrClosed = session.ErrClosed
 	// ErrPath says that a path can't be a lock's; the message names the path and the rule.
 	ErrPath = session.ErrPath
-	// ErrConflict says that something else than this kind of lock uses the path, or keeps its data there.
+	// ErrConflict says that something other than this kind of lock uses the path, or keeps its data there.
 	ErrConflict = queue.ErrConflict
 	// ErrInvalid says that an option's value can't work; the message names the value and the rule.
 	ErrInvalid = session.ErrConfig
@@ -60,7 +60,7 @@ var (
 	// 512 KB, some 6,000 locks, or half of WithJuteMaxBuffer if that is less.
 	ErrNoRoom = session.ErrNoRoom
 	// ErrUnknownOutcome matches the error of a call whose write may have been carried out: of Hold.Multi, Proclaim, Resize,
-	// admin.Evict, and a Job.
+	// admin.Evict, a Job and session.Session.
 	ErrUnknownOutcome = session.ErrUnknownOutcome
 )
 

@@ -38,7 +38,7 @@ type Hold struct {
 // ended. It is cancelled before the ensemble can give the lock to another client, also when nothing is heard any more.
 // context.Cause says why: ErrUnlocked, ErrClosed, or an error that matches ErrLost.
 //
-// After a stop of the process that outlasted the lease, it shows the loss when asked, and wakes a select mostly within a
+// If the process was stopped for longer than the lease, Err shows the loss at once, and a select mostly wakes within a
 // millisecond.
 func (h *Hold) Context() context.Context {
 	return &h.ctx

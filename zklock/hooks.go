@@ -25,9 +25,9 @@ const (
 // Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They are called concurrently. A call
 // waits for its hooks, except Session and Lost. They must not call Client.Close.
 //
-// Each Asked is followed by one Acquired or Failed of the same LockInfo.Call, with any number of Queued and Retried in between; each
-// Acquired by one Released or Lost. With WithReentrancy, a call that joins a hold is Asked and Acquired under its own number;
-// Released or Lost has that of the call whose hold it joined.
+// Each Asked is followed by one Acquired or Failed of the same LockInfo.Call, with any number of Queued and Retried in between;
+// each Acquired by one Released or Lost. With WithReentrancy, a call that joins a hold is Asked and Acquired under its own
+// number; Released or Lost has that of the call whose hold it joined.
 type Hooks struct {
 	Session  func(session.Change)
 	Asked    func(LockInfo) // a call asks for a lock
@@ -75,7 +75,7 @@ type LockInfo struct {
 	// Context has the values of the call's context, its trace among them, and never ends. Nil in Status.
 	Context context.Context
 
-	// For Queued and Status.Waits: how many are in the way, the first one's znode, and its owner, after 300 ms.
+	// For Queued and Status.Waits: how many are in the way, the first one's znode and, after 300 ms, its owner.
 	Ahead       int
 	Holder, Who string
 

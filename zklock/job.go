@@ -19,12 +19,12 @@ import (
 // enough: a host that comes after the first has finished finds the lock free and does the job again. So a Job keeps a record of
 // its runs, and reads it under the lock.
 //
-// A run is recorded when the function has returned nil. One that fails, crashes, or loses the lock is made again by the next
-// caller, so that a function that is not idempotent should write with the token, or with Hold.Multi. With AtMostOnce a run is
+// A run is recorded when the function has returned nil. One that fails, crashes, or loses the lock is repeated by the next
+// caller, so a function that is not idempotent should write with the token, or with Hold.Multi. With AtMostOnce a run is
 // recorded before the function is called.
 //
-// The record is the znode at path + ".done". Nothing is forgotten but by Forget, ForgetLast and
-// ForgetBefore: a key takes some 300 bytes of every server's memory.
+// The record is the znode at path + ".done". Only Forget, ForgetLast and ForgetBefore remove runs: a key takes some 300 bytes of
+// every server's memory.
 type Job struct {
 	lock
 	record     string // the znode
@@ -42,14 +42,15 @@ func (c *Client) Job(path string, opts ...LockOption) *Job {
 	return j
 }
 
-// AtMostOnce returns the same job with runs that are recorded before the function is called.
+// AtMostOnce returns the same job with runs that are recorded before the function is called. Without it, Once takes such a run for
+// done, even if its host crashed.
 func (j *Job) AtMostOnce() *Job {
 	most := *j
 	most.atMostOnce = true
 	return &most
 }
 
-// Once has fn called for key (a date, a migration's number, a message's id) unless that has been done before, by any host. It reads
+// Once calls fn for key (a date, a migration's number, a message's id) unless that has been done before, by any host. It reads
 // the record, waits for the lock as Mutex.Lock does, reads again, and calls fn as Mutex.Do does. The key is 1 to 128 bytes of
 // printable UTF-8. After fn has returned nil, it blocks, even if ctx has ended, until the run is recorded or the hold has ended.
 // A key that is done costs one round trip.
@@ -60,8 +61,8 @@ func (j *Job) AtMostOnce() *Job {
 //   - ErrNotRecorded: fn has returned nil, but the run is not known to be recorded, so that the next caller may make it again.
 //     It matches ErrUnknownOutcome when it may have been recorded.
 //   - ErrNotRun: fn was not called, and the key is not done as far as is known. The rest of the error is Mutex.Lock's, or
-//     ErrLost, or ErrConflict when something else is where the record would be. With AtMostOnce it may match ErrUnknownOutcome: then the
-//     run may have been recorded, and is not made.
+//     ErrLost, or ErrConflict when something else is where the record would be. With AtMostOnce it may match ErrUnknownOutcome: the
+//     run may be recorded although fn was not called.
 //   - Any other: fn was called, and the error is Mutex.Do's.
 func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context) error) (JobRun, error) {
 	needFunction(fn == nil)
@@ -74,12 +75,12 @@ func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context)
 	return j.do(ctx, "once", key, 0, fn)
 }
 
-// Every has fn called unless the job's last run began less than d before this call, or after it. It is like Once otherwise; the two
+// Every calls fn unless the job's last run began less than d before this call, or after it. It is like Once otherwise; the two
 // do not count each other's runs.
 //
-// Hosts that start the job at one tick of their clocks so run it once, however long the run or the wait takes. All times are the
-// ensemble's: a call's is that at which it queued, again if its session ended. So make d less than the period that you mean: 20 h
-// for a nightly job. A run that was recorded by a clock that was ahead counts until then: see ForgetLast.
+// So hosts that start the job at one tick of their clocks run it once, however long the run or the wait takes. All times are the
+// ensemble's: a call's is when it queued, or queued again after its session ended. So make d less than the period that you mean:
+// 20 h for a nightly job. A run recorded while that clock was ahead counts until d after its time: see ForgetLast.
 func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
 	needFunction(fn == nil)
 	if d <= 0 && j.err == nil {
@@ -111,8 +112,9 @@ func (j *Job) Runs(ctx context.Context) iter.Seq2[JobRun, error] {
 
 var errStopped = errors.New("stopped by the caller")
 
-// Forget removes the run of key, so that the next Once runs the job again. False: there was none. It does not wait for the lock: a
-// run that is under way is still recorded, but for one of AtMostOnce. ErrConflict: what is there is not a run. ErrUnknownOutcome: it may be gone.
+// Forget removes the run of key, so that the next Once runs the job again. False: there was none. It does not wait for the
+// lock: a run that is under way is still recorded, but for one of AtMostOnce. ErrConflict: what is there is not a run.
+// ErrUnknownOutcome: it may be gone.
 func (j *Job) Forget(ctx context.Context, key string) (found bool, err error) {
 	if err := checkKey(key); j.err == nil && err != nil {
 		return false, j.fail("forget", err)

@@ -259,7 +259,7 @@ func TestARecordThatCanNotBeWrittenIsFoundOutBeforeTheFunction(t *testing.T) {
 		forAMutex := zklock.WithACL(zk.WorldACL(zk.PermRead | zk.PermCreate | zk.PermDelete)...)
 		err := once(s.Context(), s.Client().Job("/jobs/nightly", forAMutex), "k", neverRun)
 		require.ErrorIs(s, err, zk.ErrNoAuth)
-		require.ErrorContains(s, err, "WithACL grants this client no READ, WRITE and CREATE")
+		require.ErrorContains(s, err, "WithACL does not grant this client READ, WRITE and CREATE")
 	})
 }
 

@@ -297,7 +297,7 @@ func (r *recording) begin(ctx context.Context, d time.Duration) (run JobRun, don
 		}
 	}
 	if err == nil && !done && !there && r.refuses(r.j.o.acl) {
-		err = fmt.Errorf("%w: WithACL grants this client no READ, WRITE and CREATE, which a job's record needs", zk.ErrNoAuth)
+		err = fmt.Errorf("%w: WithACL does not grant this client READ, WRITE and CREATE, which a job's record needs", zk.ErrNoAuth)
 	}
 	if err != nil || done {
 		return found.JobRun, done, err

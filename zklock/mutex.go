@@ -10,7 +10,7 @@ import (
 	"github.com/zklock/locker/internal/session"
 )
 
-// Mutex is a lock that one holder in the whole ensemble can have.
+// Mutex is a lock that one holder in the whole fleet can have.
 type Mutex struct{ lock }
 
 // Mutex returns the mutex whose contenders queue below path, a znode that Lock makes when it is missing.
@@ -18,8 +18,8 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 	return &Mutex{c.newLock(nounMutex, opts, path)}
 }
 
-// Lock waits its turn, and returns the hold and a context for the work under it, which ends with the hold and with ctx, whichever is
-// first. Call Unlock when the work is done, also when ctx has ended. After an error the context is ctx.
+// Lock waits its turn, and returns the hold and a context for the work under it, which ends with the hold and with ctx,
+// whichever is first. Call Unlock when the work is done, also when ctx has ended. After an error the context is ctx.
 //
 //	ctx, hold, err := m.Lock(ctx)
 //	…
@@ -56,8 +56,8 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) erro
 	return do(ctx, m.Lock, fn)
 }
 
-// TryDo is Do if no other contender holds the lock or waits for it. Otherwise it does not call fn: ran is false, and err nil, or
-// TryLock's other error.
+// TryDo is Do if no other contender holds the lock or waits for it. Otherwise fn is not called and ran is false; err is
+// TryLock's, with nil for ErrBusy.
 func (m *Mutex) TryDo(ctx context.Context, fn func(ctx context.Context) error) (ran bool, err error) {
 	err = do(ctx, m.TryLock, fn)
 	switch {
@@ -76,8 +76,8 @@ func (m *Mutex) TryDo(ctx context.Context, fn func(ctx context.Context) error) (
 // still be working on what they protect.
 type MultiLock struct{ lock }
 
-// MultiLock returns the lock of all paths. No paths, and a path that is named twice, are ErrPath; more than the ensemble takes in
-// one transaction are ErrTooLarge: see WithJuteMaxBuffer.
+// MultiLock returns the lock of all paths. Calls fail with ErrPath if paths is empty or names one twice, and with ErrTooLarge if
+// one transaction can't take all: see WithJuteMaxBuffer.
 func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 	m := &MultiLock{c.newLock("multi lock", opts, slices.Clone(paths)...)}
 	if len(paths) == 0 {
@@ -87,8 +87,8 @@ func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 }
 
 // Lock waits until it holds all paths and returns one hold of them, whose token is greater than that of every earlier holder of any
-// of the paths. Contract and errors are those of Mutex.Lock. With the context of a hold of one of the paths it is ErrDeadlock, with
-// reentrancy too, unless that hold is of exactly these paths.
+// of the paths. Contract and errors are those of Mutex.Lock. With the context of a hold of one of the paths it returns
+// ErrDeadlock. WithReentrancy changes that only if the hold has exactly these paths.
 func (m *MultiLock) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return m.acquire(ctx, "lock", LockInfo{Kind: kindMulti})
 }

@@ -71,15 +71,15 @@ func WithTickTime(d time.Duration) Option {
 	return Option{unless(d <= 0, func(o *options) { o.session.TickTime = d }, "tick time %v: is not positive", d)}
 }
 
-// WithJuteMaxBuffer is the ensemble's jute.maxbuffer: the length in bytes of the longest request that its servers take. A longer one
-// is refused (ErrTooLarge). From 1,024 to 2^31−1; default 1,048,575.
+// WithJuteMaxBuffer is the ensemble's jute.maxbuffer: the length in bytes of the longest request that its servers take. A
+// longer one is refused (ErrTooLarge). From 1,024 to 2^31−1; default 1,048,575.
 func WithJuteMaxBuffer(bytes int) Option {
 	return Option{unless(bytes <= 0, func(o *options) { o.session.JuteMaxBuffer = bytes },
 		"jute.maxbuffer %d: is not positive", bytes)}
 }
 
-// WithCreateChroot lets locks make the chroot of the connect string. Default: a missing one is ErrInvalid, since it may be misspelt,
-// and the lock would then exclude nobody.
+// WithCreateChroot lets locks make the chroot of the connect string. Default: a missing one is ErrInvalid, since it may be
+// misspelt, and the lock would then exclude nobody.
 func WithCreateChroot() Option {
 	return Option{func(o *options) error { o.session.CreateChroot = true; return nil }}
 }
@@ -108,9 +108,9 @@ func WithDialer(dial session.Dialer) Option {
 	return Option{unless(dial == nil, func(o *options) { o.session.Dial = dial }, "dialer: is nil")}
 }
 
-// WithLogger logs what Hooks report, with the context of LockInfo, and failures that no call returns: the ordinary course of locks at
-// level Debug, sessions at Info, a lost connection and a lost lock at Warn. Default: silent, but for a Dial that has no deadline
-// and finds no server.
+// WithLogger logs what Hooks report, with the context of LockInfo, and failures that no call returns: the ordinary course of
+// locks at level Debug, sessions at Info, a lost connection and a lost lock at Warn. Default: silent, but for a Dial that has
+// no deadline and finds no server.
 func WithLogger(log *slog.Logger) Option {
 	return Option{unless(log == nil, func(o *options) { o.session.Logger = log }, "logger: is nil")}
 }
@@ -168,9 +168,9 @@ func WithMaxWait(d time.Duration) LockOption {
 	return LockOption{unless(d < 0, func(o *lockOptions) { o.wait, o.waitSet = d, true }, "wait %v: is negative", d)}
 }
 
-// WithMaxHold ends a hold after d, with the cause ErrMaxHold: first its context, which has that deadline, then its znode. A
-// safety net for work that hangs; work that ignores its context is then not protected. Default: no limit. Of reentrant holds the
-// first's counts.
+// WithMaxHold ends a hold after d, with the cause ErrMaxHold: first its context, which has that deadline, then its znode. It
+// guards against work that hangs; work that ignores its context is then unprotected. Default: no limit. Reentrant holds use the
+// first's limit.
 func WithMaxHold(d time.Duration) LockOption {
 	return LockOption{unless(d <= 0, func(o *lockOptions) { o.maxHold = d }, "max hold %v: is not positive", d)}
 }

@@ -15,9 +15,9 @@ import (
 // maxComponent bounds a component that KeyPath makes; a longer one is cut and told apart by a hash.
 const maxComponent = 200
 
-// KeyPath returns a path below root with one component that stands for key: any string becomes a safe one, and different keys become
-// different ones. Letters, digits, '-', '_' and inner '.' stay; other bytes become %XX. A key too long for that is cut and ends in
-// its SHA-256. The empty key has no path (ErrPath).
+// KeyPath returns a path below root with one component that stands for key: any string becomes a safe one, and different keys
+// become different ones. Letters, digits, '-', '_' and inner '.' stay; other bytes become %XX. A key too long for that is cut
+// and ends in its SHA-256. The empty key has no path (ErrPath).
 func KeyPath(root, key string) string {
 	root = strings.TrimSuffix(root, "/")
 	var b strings.Builder

@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-// RWMutex is a lock that one writer or any number of readers in the whole ensemble can have, in order of arrival: a reader that
+// RWMutex is a lock that one writer or any number of readers in the whole fleet can have, in order of arrival: a reader that
 // comes after a waiting writer waits behind it.
 //
 // Its znodes are named as Apache Curator's InterProcessReadWriteLock names them, so that Java programs can share the path. A Mutex
@@ -27,9 +27,9 @@ func (m *RWMutex) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	return m.acquire(ctx, "try lock", LockInfo{Kind: kindWrite, Try: true})
 }
 
-// RLock waits until no writer that came before holds or waits, and returns a hold of the read lock. Contract and errors are those of
-// Mutex.Lock. With the context of a read hold it needs WithReentrancy, since a writer may have queued in between; with that of a
-// write hold it is ErrDeadlock.
+// RLock waits until no writer that came before holds or waits, and returns a hold of the read lock. Contract and errors are
+// those of Mutex.Lock. With the context of a read hold it needs WithReentrancy, since a writer may have queued in between; with
+// that of a write hold it is ErrDeadlock.
 func (m *RWMutex) RLock(ctx context.Context) (context.Context, *Hold, error) {
 	return m.acquire(ctx, "read lock", LockInfo{Kind: kindRead})
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-// Semaphore is a number of permits that holders in the whole ensemble share. Permits are given in order of arrival, all that a call
+// Semaphore is a number of permits that holders in the whole fleet share. Permits are given in order of arrival, all that a call
 // asks for or none: a large request waits its turn and is not starved by small ones.
 type Semaphore struct{ lock }
 
 // Semaphore returns the semaphore of size permits whose contenders queue below path. WithReentrancy and WithLocalHandoff are
 // refused.
 //
-// The first client writes the size to the data of the path's znode. From then on it counts for all: a program with another size
-// goes on with it, and logs a warning. Resize changes it. Other data there are ErrConflict, and stay.
+// The first client writes the size to the data of the path's znode. From then on that size applies: a program with another size
+// uses it and logs a warning. Resize changes it. Other data there cause ErrConflict, and stay.
 // With WithContainer the size is deleted with the directory, unless Resize was called.
 func (c *Client) Semaphore(path string, size int, opts ...LockOption) *Semaphore {
 	s := &Semaphore{c.newLock(nounSemaphore, opts, path)}
@@ -52,8 +52,8 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return do(ctx, func(ctx context.Context) (context.Context, *Hold, error) { return s.Acquire(ctx, n) }, fn)
 }
 
-// Resize changes the size at the ensemble, for all clients. With a smaller one present holders finish, and the first waiter, if it
-// wants more, gets ErrInvalid. With WithContainer the directory stays from then on.
+// Resize changes the size at the ensemble, for all clients. After a decrease, holders finish, and the first waiter gets
+// ErrInvalid if it wants more. With WithContainer the directory stays from then on.
 //
 // Errors: ErrInvalid: the size is out of range. ErrConflict: the path has data that are not this library's. ErrUnknownOutcome: the
 // size may have been changed.

@@ -22,7 +22,7 @@ A run inside it that would wait for the same lock, and so for itself, ends with 
 When the lock is about to be lost the group gets SIGTERM, and SIGKILL before another client can have the lock; the same
 happens when zklock itself is killed. See zklock help safety.
 
-A lock alone does not keep a job that many hosts start from being run again by a host whose clock is late. With --once-per
+When many hosts start a job, a lock alone does not stop a host whose clock is late from running it again. With --once-per
 KEY, a date for example, the command runs unless it has been run for that key; with --every 20h, unless the last run began
 less than 20 h ago, by the ensemble's clock. The record of the runs is kept beside the lock, at PATH.done. If the job was run
 already, zklock ends with 0 at once and says so on a terminal only, so that cron sends no mail.
@@ -66,7 +66,7 @@ func pathAndCommand(cmd *cobra.Command, args []string) error {
 	case dash != 1:
 		return usagef("%d words before --: want one, the PATH", dash)
 	case len(args) == 1:
-		return usagef("no COMMAND behind --")
+		return usagef("no COMMAND after --")
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ script around zklock is interrupted too.`},
 zklock passes its own flags on to the command of run and elect in these variables, except ` + envAuth + `: a zklock in it uses
 the same ensemble. The command never gets --auth or ` + envAuth + `: one that connects to the ensemble itself needs credentials
 of its own, or the right to read the file that ` + envAuthFile + ` names. Nor does it get LISTEN_PID, WATCHDOG_PID, WATCHDOG_USEC
-and NOTIFY_SOCKET, by which systemd means zklock: a unit with Type=notify or WatchdogSec= does not work around zklock.
+and NOTIFY_SOCKET, by which systemd means zklock: a command that needs Type=notify or WatchdogSec= does not work under zklock.
 
 Set for the command of run and elect, whatever it would have inherited:
   ZKLOCK_PATH       the lock's path

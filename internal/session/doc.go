@@ -20,8 +20,8 @@
 //	defer s.Close()
 //	_, err = s.Create(ctx, "/jobs/job-", data, session.EphemeralSequential, session.WorldACL())
 //
-// Package session at the module's top has what programs name of it, and the interface that Client.Session returns: with that,
-// nobody can end what the locks of a session rely on.
+// The public package session, at the module's top, has the names that programs use, and the interface that Client.Session
+// returns. That interface can't end the session that the locks rely on.
 //
 // # How
 //

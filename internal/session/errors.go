@@ -38,8 +38,8 @@ var (
 	// carried out.
 	ErrUnknownOutcome = errors.New("session: outcome unknown")
 
-	// ErrNoReply matches, by errors.Is, the error of a write that got no reply, because the connection broke or the caller's
-	// context ended, or that the server asked to try again. It may be repeated at once; after another answer a pause is due.
+	// ErrNoReply matches, by errors.Is, the error of a write that got no reply: the connection broke, or the caller's context
+	// ended. An answer that says "try again" counts as no reply. The write may be repeated at once; after others a pause is due.
 	ErrNoReply = errors.New("session: no reply")
 
 	// ErrNotSent matches, by errors.Is, the error of a request that was never sent and so has no effect: ctx or the session
@@ -113,7 +113,7 @@ func tooLarge(what string, size, limit int) error {
 	return fmt.Errorf("%w: a %s of %d bytes, and %d is the limit", ErrTooLarge, what, size, limit)
 }
 
-// strangerError says that no ZooKeeper server answered the handshake. It matches ErrGarbled.
+// strangerError says that what answered the handshake is not a ZooKeeper server. It matches ErrGarbled.
 type strangerError struct{ began []byte }
 
 func (e *strangerError) Error() string {

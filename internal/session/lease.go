@@ -88,7 +88,7 @@ type lease struct {
 	marks     []mark // acknowledgements not yet confirmed, oldest first, at most maxMarks
 
 	reattachSent   time.Time // when the re-attachment that waits for its answer was sent; zero: none
-	unansweredSent time.Time // when the first re-attachment since the last answer that gets none was sent; zero: none
+	unansweredSent time.Time // when the first unanswered re-attachment after the last answered one was sent; zero: none
 }
 
 // mark is a span of acknowledgements: when the last one's request was sent, when the first one arrived, and from when on a

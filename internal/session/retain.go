@@ -124,7 +124,7 @@ func (r *Retention) reportLocked() {
 // refusal, because the znode is gone or we may not read it, confirms too: the leader checks the session first.
 func (s *Session) check(name, node string) *Result[Transaction] {
 	r := newRequest(opMulti, name, node)
-	// The ensemble has this path, or its beginning: it is sent even if CheckPath would refuse it.
+	// A path that CheckPath refuses is sent all the same: another client may have named the znode.
 	_ = s.appendOp(r, OpCheck{Path: node, Version: -1})
 	r.repeatable = true // it changes nothing
 	return s.transaction(r)

@@ -20,7 +20,7 @@ import (
 //
 // The answer is JSON: {"status": "ready", "state": "connected", "session": "0x…", "server": "zk1:2181",
 // "timeout_seconds": 10, "lease_seconds": 6.5, "why": "…"}, with status live, ready, not ready or closed. lease_seconds is
-// for how much longer the session can't end by itself, at least 0; nobody confirms it while nothing is held. why is there
+// the time in which the ensemble can't end the session by itself, at least 0; it is not renewed while nothing is held. why is there
 // when the session is over.
 // It answers GET and HEAD, without I/O.
 func HealthHandler(c *zklock.Client) http.Handler {

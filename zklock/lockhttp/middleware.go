@@ -19,22 +19,21 @@ import (
 // that calls such a method, as for the permits of a zklock.Semaphore.
 type Do func(ctx context.Context, work func(ctx context.Context) error) error
 
-// Middleware has requests enter a handler under the lock that the function lock chooses for each, mostly a Mutex whose
-// path zklock.KeyPath makes from the request: requests with one path go one after the other, in the order in which they
-// came, in the whole fleet, and those with different paths side by side. A request for which it returns nil needs no
-// lock.
+// Middleware runs a handler under the lock that the function lock chooses for each request, mostly a Mutex whose path
+// zklock.KeyPath makes from the request. In the whole fleet, requests with one path go one after the other, in order of
+// arrival; those with different paths go side by side. A request for which lock returns nil needs no lock.
 //
-// A request waits for wait at most, which must be positive, or for as long as WithMaxWait of its lock says, if that is
-// less: with 0 it does not wait in line. It leaves the line as soon as its own context ends: with its client, or with a
+// A request waits at most for wait, which must be positive, or for its lock's WithMaxWait, if that is less. With
+// WithMaxWait(0) it does not wait in line. It leaves the line as soon as its own context ends: with its client, or with a
 // deadline that the server gave it. net/http looks out for the end of an HTTP/1 connection only when the request's body
-// has been read, so a body of known length of up to 64 KB is read into memory before the wait, and the handler reads it
-// from there: the lock is not held while a client sends it. A client that goes away while a longer body, one of unknown
-// length, or one that waits for "100 Continue" is unread is not noticed: its request waits to the end.
+// has been read. So a body of known length, up to 64 KB, is read into memory before the wait, and the handler reads it
+// from there. The lock is not held while a client sends it. A longer body, one of unknown length, or one that waits for
+// "100 Continue" stays unread during the wait. If its client goes away, nobody notices, and the request waits to the end.
 //
-// WriteTimeout of the http.Server counts from the end of the request's header. It must be longer than wait, the
-// handler's time, which WithMaxHold bounds, and the release's, a tenth of the session timeout at most, together: else
-// the work may be done, and the client hears nothing and tries again. If it is no longer than wait alone, all requests
-// are refused.
+// WriteTimeout of the http.Server counts from the end of the request's header. It must exceed the sum
+// of wait, the handler's time (WithMaxHold bounds it) and the release's (at most a tenth of the session timeout).
+// Otherwise the work may be done although the client hears nothing and tries again. If WriteTimeout does not exceed wait
+// alone, all requests are refused.
 //
 // When Shutdown of the http.Server is called, which the middleware finds by http.ServerContextKey, the requests that
 // wait are turned away with 503, and those that hold their locks finish.
@@ -67,10 +66,10 @@ type Do func(ctx context.Context, work func(ctx context.Context) error) error
 // its end, as it does without the lock; one that passes before, or that is set later, ends the request's context, and that of
 // later requests on its connection. ReadTimeout begins anew after the wait for a body that is still to be read.
 //
-// The lock is released after the handler has returned, or panicked, and before the end of a short answer is sent: who
-// has read the answer finds the lock free; unless no server is connected, or none answers for a tenth of the session
-// timeout: then the answer is sent, and the lock is released in the background, or goes with the session. Whatever
-// becomes of the release, the answer is the handler's. A panic goes on, unchanged.
+// The lock is released after the handler has returned, or panicked, and before the end of a short answer is sent. So
+// whoever has read such an answer finds the lock free. The exception is when no server is connected, or none answers for
+// a tenth of the session timeout. Then the answer is sent, and the lock is released in the background, or ends with the
+// session. Whatever becomes of the release, the answer is the handler's. A panic goes on, unchanged.
 //
 // The returned function may be called, and what it returns may serve, concurrently. Middleware panics if wait is not
 // positive.
@@ -114,7 +113,7 @@ func Middleware(wait time.Duration, lock func(*http.Request) (Do, error)) func(h
 			defer context.AfterFunc(servers.running(server), giveUp(http.ErrServerClosed))()
 			served := false
 			err = do(ctx, func(work context.Context) error {
-				if served {
+				if served { // by a do that repeats its work: a request has one answer
 					return errors.New("lockhttp: the request was served before")
 				}
 				if !over.CompareAndSwap(false, true) { // the lock came too late

@@ -32,7 +32,7 @@ const (
 // text/html; ?refresh=5 has a browser load the page again every 5 seconds.
 //
 // It answers GET and HEAD; 400 for a path that can't be a lock's, 503 when the queue could not be read within 3 s: the
-// rest is shown all the same, for it costs no I/O. Of what this process holds and waits for it shows the first 1000. At
+// rest is shown all the same, for it costs no I/O. It shows the first 1000 of what this process holds and waits for. At
 // most four queues are read at a time, with the bounds of admin.ReadLine; the others wait. The page needs no other
 // file and no script, and lets the browser load none; what others wrote into znodes is shown as text, and cut.
 //
