@@ -24,7 +24,8 @@ type kind struct {
 	name string // in words
 
 	// labels are what stands before the number in a name, or of a sized kind before the permits. A name that we make has the
-	// first one, after an id and a hyphen. The others are other clients'. None may end in another kind's: a name is read from its end.
+	// first one, after an id and a hyphen. The others are other clients'. None may end in another kind's: a name is read from
+	// its end.
 	labels []string
 
 	// waitsFor are the kinds that are in its way when they are before it.
@@ -33,8 +34,8 @@ type kind struct {
 	// holds reports whether a contender holds if those counted are all that came before it.
 	holds func(k *kind, before *tally, own Name, size int) bool
 
-	// alone: nobody of another session holds beside it. Whoever has held after queueing can therefore leave by a release mark, which tells
-	// the next in line that its turn has come. A sized kind leaves it false: those who wait for it look anyway.
+	// alone: nobody of another session holds beside it. Whoever has held after queueing can therefore leave by a release mark,
+	// which tells the next in line that its turn has come. A sized kind leaves it false: those who wait for it look anyway.
 	alone bool
 
 	// overtaken: contenders may come into its way after it has entered. Then it holds without a list only by a release mark.

@@ -14,9 +14,10 @@ import (
 // wait, the highest rank is to lead next, equal ranks by arrival, and nobody takes the lead from one who has it. Still only the
 // first in line holds: a candidate that has become the first steps aside, to the end of the line, when one that goes before it
 // waits behind it (Verdict.Outranked). So ranks decide who becomes the first, and nothing that protects a hold depends on them.
-// It keeps in its new name when it first arrived. So of any two candidates one goes before the other, for good, and each steps aside
-// at most once for each that goes before it. (Near the counter's end, where numbers tell no arrival, only ranks count for that.)
-// Leaving and entering again are two steps: should the other one give up in between, the next in line leads, whatever its rank.
+// It keeps in its new name when it first arrived. So of any two candidates one goes before the other, for good, and each steps
+// aside at most once for each that goes before it. (Near the counter's end, where numbers tell no arrival, only ranks count for
+// that.) Leaving and entering again are two steps: should the other one give up in between, the next in line leads, whatever
+// its rank.
 var mutex = kind{
 	name:     "mutex",
 	labels:   []string{"lock-", "__lock__"},

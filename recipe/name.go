@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A contender's znode is named _c_<uuid>-<kind>-<number>, as by Apache Curator: the id first, by which the znode is found
+// A contender's znode is named _c_<uuid>-<label><number>, as by Apache Curator: the id first, by which the znode is found
 // again after a lost reply, then what it wants, then the number that the server gave it:
 //
 //	_c_<uuid>-lock-0000000012         a mutex's contender

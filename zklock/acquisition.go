@@ -43,8 +43,8 @@ type acquisitionState uint8
 
 const (
 	held     acquisitionState = iota
-	released                  // the last hold was unlocked (unlock)
-	lost                      // anything else (endLost)
+	released                  // the last hold was unlocked (release)
+	lost                      // anything else (endLost, expire)
 )
 
 // end is the only way out of held: it ends the context of every hold with cause. False: the acquisition had ended before.

@@ -269,8 +269,8 @@ func (o *observer) watch(ctx context.Context, s *session.Session) error {
 	return nil
 }
 
-// look yields the leader's value and waits for the next change. again: the znode still exists. Otherwise it is time to list
-// the candidates.
+// look yields the leader's value and waits for the next change. again: the znode has changed, and still exists. Otherwise it is
+// time to list the candidates.
 func (o *observer) look(ctx context.Context, s *session.Session, name string) (again bool, err error) {
 	node := o.e.path + "/" + name
 	ws, err := s.WatchAll(ctx, node)

@@ -35,7 +35,7 @@ type Hold struct {
 }
 
 // Context returns a context that ends with the hold alone, for work that goes on when the context that Lock was called with has
-// ended. It is cancelled before the ensemble can give the lock to another client, also when nothing is heard any more.
+// ended. It is cancelled before the ensemble can give the lock to another client, even when nothing is heard any more.
 // context.Cause says why: ErrUnlocked, ErrClosed, or an error that matches ErrLost.
 //
 // If the process was stopped for longer than the lease, Err shows the loss at once, and a select mostly wakes within a
@@ -44,7 +44,7 @@ func (h *Hold) Context() context.Context {
 	return &h.ctx
 }
 
-// bind makes h a hold of a: its context is a child of the session's, and its work's ends with that and with caller, the
+// bind makes h a hold of a. Its context is a child of the session's; its work's context ends with it and with caller, the
 // context that Lock was called with.
 func (h *Hold) bind(a *acquisition, caller context.Context) {
 	s := a.ticket.Session()
@@ -147,8 +147,8 @@ func (h *Hold) Unlock() error {
 
 func (h *Hold) fail(op string, err error) error { return failed(op, h.a.info.Path, err) }
 
-// ownEnd returns err, which is that of I/O under the hold's context, and says why the hold has ended if it is that which ended the
-// I/O, and not the caller: then nobody has cancelled the caller's context.
+// ownEnd returns err, the error of I/O under the hold's context. If the hold has ended and caller has not, it adds why the hold
+// ended, and hides the context's error: nobody has cancelled the caller's context.
 func (h *Hold) ownEnd(caller context.Context, err error) error {
 	cause := h.Err()
 	if err == nil || cause == nil || caller.Err() != nil {

@@ -113,7 +113,7 @@ func (j *Job) Runs(ctx context.Context) iter.Seq2[JobRun, error] {
 var errStopped = errors.New("stopped by the caller")
 
 // Forget removes the run of key, so that the next Once runs the job again. False: there was none. It does not wait for the
-// lock: a run that is under way is still recorded, but for one of AtMostOnce. ErrConflict: what is there is not a run.
+// lock: a run that is under way is still recorded, except with AtMostOnce. ErrConflict: what is there is not a run.
 // ErrUnknownOutcome: it may be gone.
 func (j *Job) Forget(ctx context.Context, key string) (found bool, err error) {
 	if err := checkKey(key); j.err == nil && err != nil {

@@ -103,8 +103,8 @@ func anotherKey(node string, r recorded) error {
 	return fmt.Errorf("%w: %s has the run of another key, \"%s\"", ErrConflict, node, text.Foreign(r.Key))
 }
 
-// remove deletes a run that was read when dir had the version at. dir's data are set as well: a run that was made again after
-// another client's deletion has the version of the first, but then dir has not.
+// remove deletes a run that was read when dir had version at. It sets dir's data too: a run that another client has deleted
+// and made again may have the version that was read, but then dir has another one.
 func remove(ctx context.Context, s *session.Session, dir string, at int32, node string, version int32) error {
 	_, err := s.Multi(ctx, session.OpSet{Path: dir, Data: []byte(recordFormat), Version: at}, session.OpDelete{Path: node, Version: version})
 	return err
@@ -149,7 +149,7 @@ func parseRun(node string, data []byte, stat zk.Stat) (recorded, error) {
 	return recorded{JobRun{r.Key, r.Owner, r.Host, r.PID, r.Token, began, false}, data, stat.Version, r.UnderWay}, nil
 }
 
-// ours reports whether dir, the record or a bucket, has our data. False: it is empty, as an operator makes it who gives it
+// ours reports whether dir, the record or a bucket, has our data. False: it is empty, as an operator makes it to give it
 // its own access list. ErrConflict: it is somebody else's.
 func ours(ctx context.Context, s *session.Session, dir string) (bool, zk.Stat, error) {
 	data, stat, err := s.Get(ctx, dir)
@@ -319,7 +319,7 @@ func (r *recording) read(ctx context.Context) (found recorded, there bool, err e
 	return found, there, err
 }
 
-// slow is for how long a write may be under way for its time to be the run's: the record has the time between the two.
+// slow is the longest that a write may take. After a longer one, its Mtime less runJSON.Took is not when the run began.
 const slow = time.Second
 
 // write records the run that began then. A write that was slow, for want of a connection say, is made again for its time.
@@ -334,8 +334,8 @@ func (r *recording) write(ctx context.Context, began time.Time, underWay bool) (
 	return run, err
 }
 
-// end records that a run of AtMostOnce has ended. Otherwise, as when it was forgotten meanwhile, it stays as it is: who asks for it
-// waits for the lock to see what became of it.
+// end records that a run of AtMostOnce has ended. If it can't, say because the run was forgotten meanwhile, the record stays as
+// it is: whoever asks for the run waits for the lock to see what became of it.
 func (r *recording) end(ctx context.Context, began time.Time) (run JobRun, ok bool) {
 	for first := true; ; first = false {
 		sent, data := time.Now(), r.data(began, false)

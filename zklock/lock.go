@@ -179,7 +179,7 @@ func (c *Client) tellsWaits(ctx context.Context) bool {
 
 // reenter returns a further hold if ctx carries one of the same lock and the lock is reentrant. Otherwise waiting would
 // never end: ErrDeadlock, as for a hold of some of a MultiLock's paths, or of others too. Nil, nil: ctx carries none.
-// Permits of a semaphore are added up instead: see queue.Size.
+// Permits of a semaphore are added up instead: see queue.Queue.Held.
 func (l *lock) reenter(ctx context.Context, kind string) (*Hold, error) {
 	if kind == kindSemaphore {
 		return nil, nil
@@ -389,9 +389,9 @@ func aboutToQueue(ctx context.Context) error {
 // errWaited is the cause with which a call's context ends after WithMaxWait's time.
 var errWaited = errors.New("WithMaxWait's time was over")
 
-// explain returns ErrBusy for a try that found another contender, and for a call whose WithMaxWait was over, before its
-// caller's context, while it was in line; a call that could not queue, for lack of a connection, did not find the lock
-// busy. ErrBusy has the cause as text only, since a deadline in that was not the caller's.
+// explain returns ErrBusy for a try that found another contender, and for a call that was in line when WithMaxWait's time
+// ended before its caller's context. A call that could not queue, for lack of a connection, did not find the lock busy.
+// ErrBusy has the cause as text only, since a deadline in it is not the caller's.
 func (l *lock) explain(ctx context.Context, err error) error {
 	var line queue.LineError
 	if !errors.As(err, &line) {

@@ -19,7 +19,7 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 }
 
 // Lock waits its turn, and returns the hold and a context for the work under it, which ends with the hold and with ctx,
-// whichever is first. Call Unlock when the work is done, also when ctx has ended. After an error the context is ctx.
+// whichever is first. Call Unlock when the work is done, even when ctx has ended. After an error the context is ctx.
 //
 //	ctx, hold, err := m.Lock(ctx)
 //	…
@@ -44,8 +44,8 @@ func (m *Mutex) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	return m.acquire(ctx, "try lock", LockInfo{Kind: kindMutex, Try: true})
 }
 
-// Do calls fn while it holds the lock. fn's context ends with ctx and with the hold, whichever is first. The lock is released after
-// fn has returned, also by a panic, as Hold.Unlock does.
+// Do calls fn while it holds the lock. fn's context ends with ctx and with the hold, whichever is first. The lock is released
+// after fn has returned or panicked, as by Hold.Unlock.
 //
 // Nil: fn has returned nil while the lock was held. Errors:
 //   - ErrNotRun: fn was not called. The rest of the error is Lock's.
@@ -145,7 +145,7 @@ type notRunError struct{ error }
 func (e notRunError) Unwrap() error        { return e.error }
 func (e notRunError) Is(target error) bool { return target == ErrNotRun }
 
-// hide returns fn's error, which does not match hidden any more: a nested call's error is not the outer call's.
+// hide returns err so that it does not match hidden any more: a nested call's error is not the outer call's.
 func hide(err error, hidden ...error) error {
 	if session.IsOne(err, hidden...) {
 		return &hidingError{err, hidden}

@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Option configures Dial. An option that can't work is refused by Dial (ErrInvalid), before any I/O.
+// Option configures Dial and Open, which refuse one that can't work (ErrInvalid) before any I/O.
 type Option struct{ set func(*options) error }
 
 type options struct {
@@ -181,8 +181,8 @@ func WithReentrancy() LockOption {
 	return LockOption{func(o *lockOptions) error { o.reentrant = true; return nil }}
 }
 
-// WithOwner names the owner for other clients, beside host and process id. At most 64 KB; errors and logs show 64 characters of it.
-// Default: none.
+// WithOwner names the owner for other clients, besides host and process id. At most 64 KB; errors and logs show 64 characters
+// of it. Default: none.
 func WithOwner(name string) LockOption {
 	return LockOption{unless(len(name) > maxData, func(o *lockOptions) { o.owner = name },
 		"owner of %d bytes: is longer than 64 KB", len(name))}

@@ -485,9 +485,9 @@ func (a scriptArgs) inject() string {
 		"expire-session": fault.ExpireSession(), "cut-short": fault.Truncate(9), "stall": fault.Stall(0), "stall-within": fault.Stall(19),
 		"no-auth": fault.Answer(fault.CodeNoAuth), "unimplemented": fault.Answer(fault.CodeUnimplemented),
 		"bad-arguments": fault.Answer(fault.CodeBadArguments), "answer-ok": fault.Answer(fault.CodeOK),
-		"garble":    garbledLeader(),
-		"throttled": fault.Answer(-127), "too-late": fault.Answer(fault.CodeOperationTimeout), "not-now": fault.Answer(fault.CodeConnectionLoss),
+		"garble": garbledLeader(), "throttled": fault.Answer(-127), "too-late": fault.Answer(fault.CodeOperationTimeout), "not-now": fault.Answer(fault.CodeConnectionLoss),
 		"expired": fault.Answer(fault.CodeSessionExpired), "marshalling-error": fault.Answer(fault.CodeMarshallingError),
+		"not-now-inside": fault.AnswerInside(fault.CodeConnectionLoss), "no-quota-inside": fault.AnswerInside(-125),
 		"garbled":       fault.Garble(func(b []byte) []byte { return b[:20] }),
 		"system-error":  fault.Garble(func(b []byte) []byte { return binary.BigEndian.AppendUint32(b[:12], 0xffffffff) }),
 		"other-session": fault.Garble(func(b []byte) []byte { b[15]++; return b }), // behind version, timeout and the rest of the number

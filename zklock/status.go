@@ -62,7 +62,7 @@ func (c *Client) SessionStatus() SessionStatus {
 
 // inUse has the calls that wait, from when they ask, and the locks that are held, until they have ended.
 type inUse struct {
-	mu    sync.Mutex // guards what follows, and waiting.line; held for a map entry, or a copy of all
+	mu    sync.Mutex // guards what follows, and fields of waiting; held for a map entry, or a copy of all
 	waits map[*waiting]struct{}
 	holds map[*acquisition]struct{}
 }

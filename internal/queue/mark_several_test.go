@@ -104,10 +104,11 @@ func TestAReleaseOfSeveralPlacesWithAnAnswerThatProvesNothingIsARelease(t *testi
 	for name, c := range map[string]struct {
 		fault fault.Fault
 		other bool // another client deletes one of the znodes
+		want  error
 	}{
-		"carried out":                   {trouble, false},
-		"refused, and one was deleted":  {fault.AnswerInside(-125), true}, // quota
-		"in doubt, and one was deleted": {fault.Answer(fault.CodeMarshallingError), true},
+		"carried out":                   {trouble, false, nil},
+		"refused, and one was deleted":  {fault.AnswerInside(-125), true, queue.ErrTaken}, // quota
+		"in doubt, and one was deleted": {fault.Answer(fault.CodeMarshallingError), true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -121,7 +122,7 @@ func TestAReleaseOfSeveralPlacesWithAnAnswerThatProvesNothingIsARelease(t *testi
 					require.NoError(t, srv.Delete(several.node))
 				}
 				srv.Inject(c.fault.Op(fault.OpMulti).Path(several.node + "*").Once())
-				require.NoError(t, several.Leave(within(t, soon)))
+				require.ErrorIs(t, several.Leave(within(t, soon)), c.want)
 				require.Empty(t, srv.Children("/a"))
 				require.Empty(t, srv.Children("/b"))
 			})

@@ -6,7 +6,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Batch is a list of requests that travel together: back to back on one connection, in order, about a hundred in one
+// Batch is a list of requests that travel together: back to back on one connection, in order, up to 256 in one
 // round trip. The server carries them out in that order, but not as one transaction: other clients' requests may come in
 // between, and one may fail while the next succeeds. A write that a busy server drops is sent again, behind the others. (For
 // all or none see Multi.)

@@ -79,8 +79,8 @@ func (s *Session) ReadBelow(ctx context.Context, dir string, names []string, wan
 
 var errOthersRead = errors.New("waiting for other reads of many znodes")
 
-// readMany reads dir's children names, and passes each answer to take; the server's refusal is err. sizes are the expected lengths of the data. take returns false when a reply was far longer
-// than expected; the rest is then read one at a time.
+// readMany reads dir's children names, and passes each answer to take; err is the server's refusal. sizes are the expected
+// lengths of the data. If take returns false, since a reply was longer than it wants, the rest is read one at a time.
 func readMany[T any](ctx context.Context, s *Session, dir string, names []string, sizes []int,
 	ask func(path string) *Result[T], take func(i int, value T, err error) bool,
 ) error {

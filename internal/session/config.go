@@ -113,9 +113,10 @@ func (c Config) check(connect string) (config, error) {
 
 const defaultPort = "2181"
 
-// ParseConnect splits a connect string, "zk1:2181,zk2:2181,zk3:2181/chroot", into its servers (host:port; default port
-// 2181) and its chroot (default ""), which stands once, after the last server. Space around a server is ignored. An IPv6
-// address is written in brackets. What is accepted means the same to ZooKeeper's Java client. The error matches ErrConfig, or ErrPath for the chroot, and names the part and the rule. No I/O.
+// ParseConnect splits a connect string, "zk1:2181,zk2:2181,zk3:2181/chroot", into its servers (host:port; default port 2181)
+// and its chroot (default ""), which stands once, after the last server. Space around a server is ignored. An IPv6 address is
+// written in brackets. What is accepted means the same to ZooKeeper's Java client. The error matches ErrConfig, or ErrPath for
+// the chroot, and names the part and the rule. No I/O.
 func ParseConnect(connect string) (servers []string, chroot string, err error) {
 	if scheme, _, ok := strings.Cut(connect, "://"); ok {
 		return nil, "", configError("connect string", connect, "begins with "+strconv.Quote(scheme+"://")+", and is no URL: write host:port,host:port/chroot")

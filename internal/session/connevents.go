@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What a conn reports to its session, without a mutex held.
+// What a conn reports to its session, without conn.mu held.
 
 // mayConnect checks the connect request for session id that is about to be sent, and returns the last zxid seen. After an
 // expiry the driver asks for a new session by itself, and would run in it what was meant for the old one: that is refused.
@@ -50,7 +50,7 @@ func (s *Session) mayGrantLocked(granted time.Duration) error {
 func (s *Session) shaken(r connectResponse, sent time.Time) error {
 	if ours := s.ID(); ours != 0 && r.id != ours {
 		err := ErrExpired
-		if r.id != 0 { // a server answers so that can't resume a session; the other one, without znodes, is left to expire
+		if r.id != 0 { // as from a server that can't resume ours; the new one, without znodes, is left to expire
 			err = fmt.Errorf("%w: a server has answered with session %#x in place of %#x", ErrLeaseOver, r.id, ours)
 		}
 		s.end(err)

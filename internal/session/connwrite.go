@@ -16,7 +16,7 @@ const (
 	windowBytes = 1 << 20
 
 	maxWrite = 64 << 10 // bytes that flush writes in one piece; a single frame may be longer
-	maxKept  = 16 << 10 // bytes of the write buffer that run keeps
+	maxKept  = 16 << 10 // bytes of the write buffer that run keeps, and of a chunk of write
 )
 
 // enqueue puts requests on the conn, one behind the other. False: the conn has failed and none of them was taken.
@@ -46,8 +46,9 @@ func poke(ch chan<- struct{}) {
 	}
 }
 
-// numberLocked gives r a number that no other request of the session has had, on any connection: a server takes a committed write for
-// the request that waits there with the same session and number, and the write may be one that was sent to another server before.
+// numberLocked gives r a number that no other request of the session has had, on any connection: a server takes a committed
+// write for the request that waits there with the same session and number, and the write may be one that was sent to another
+// server before.
 func (c *conn) numberLocked(r *request) {
 	if r.conn = c; r.fromDriver {
 		return
@@ -127,8 +128,8 @@ func (c *conn) busy() bool {
 }
 
 // flush writes only first or, if that is nil, one piece of what is queued, as far as the window allows; buf is used for it, and
-// returned for the next. more: there is another piece; a heartbeat may come before it. A request counts as sent from the instant before its first byte leaves;
-// from then on only the server knows its outcome.
+// returned for the next. more: there is another piece; a heartbeat may come before it. A request counts as sent from the
+// instant before its first byte leaves; from then on only the server knows its outcome.
 func (c *conn) flush(first *request, buf []byte) (out []byte, more bool, err error) {
 	c.mu.Lock()
 	if c.state == connFailed {
@@ -248,7 +249,7 @@ func (c *conn) expectLocked(r *request) {
 	c.replies[key] = unanswered
 }
 
-// answeredLocked notes that the reply to r has come. After a multiRead's the lists are as if they had not been read, until
+// answeredLocked notes that the reply to r has come. After that to a multiRead, each of its lists counts as never read, until
 // answerList.
 func (c *conn) answeredLocked(r *request, size int) {
 	if key, ok := keyOf(r); ok {

@@ -26,7 +26,7 @@
 // # How
 //
 // A session has one conn at a time. Before the first, a short session on a connection of its own finds out the servers' tick,
-// unless Config gives it (probe.go). Requests on it take a context and are sent in a known order, and every reply is
+// unless Config gives it (probe.go). Requests on a conn take a context and are sent in a known order, and every reply is
 // checked before it is used (request.go, connwrite.go, connread.go). Creates and deletes of several locks share a
 // transaction, and their lists share a request (group.go). When a conn fails, the library
 // github.com/go-zookeeper/zk makes the next one, behind driver.go. The lease and its safety argument are in lease.go, its

@@ -10,7 +10,7 @@ import (
 )
 
 // driver keeps the session connected: the library github.com/go-zookeeper/zk dials through our dialer, shakes hands, pings,
-// and dials again when a connection has failed. Only this file knows the library, which reads only the handshake and the
+// and dials again when a connection has failed. Only this file uses its zk.Conn, which reads only the handshake and the
 // headers of the replies to its own pings and close: a hostile server can't upset it.
 type driver struct {
 	s      *Session

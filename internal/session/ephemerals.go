@@ -201,7 +201,8 @@ func (e *ephemerals) answered(r *request, err error, made func(i int) string) {
 	e.releaseLocked(r)
 }
 
-// EphemeralBytes returns how much of the room for ephemeral znodes is used (ErrNoRoom): by ephemeral znodes that exist or may exist.
+// EphemeralBytes returns how much of the room for ephemeral znodes is used (ErrNoRoom): by ephemeral znodes that exist or may
+// exist.
 func (s *Session) EphemeralBytes() int {
 	s.ephemerals.mu.Lock()
 	defer s.ephemerals.mu.Unlock()

@@ -132,7 +132,8 @@ func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byt
 // result gives d the reply's body to decode, or returns the server's refusal.
 func (r *request) result(d *decoder) error {
 	if r.unreadable != nil { // too long; the code says whether a write was done, but not with what result
-		return r.opError(r.unreadable, r.header.code == codeOK)
+		done := r.header.code == codeOK || !definite(r.header.code)
+		return &OpError{Op: r.name, Path: r.path, Err: r.unreadable, unknown: done && !r.repeatable, replied: true}
 	}
 	if r.header.code != codeOK {
 		return r.refused(r.path, r.header.code)

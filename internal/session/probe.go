@@ -111,7 +111,7 @@ func (p *Probe) open(timeout time.Duration) error {
 	return nil
 }
 
-// Tick returns what a client takes for the server's tick that asked for the least timeout, as findTick says.
+// Tick returns what a client that asked for the least timeout takes for the server's tick: see findTick.
 func (p *Probe) Tick() time.Duration { return max(p.Granted, minTimeout) / 2 }
 
 // Takes returns nil if the server accepts a request of so many bytes: it asks for a znode that does not exist, with a name

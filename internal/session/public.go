@@ -5,7 +5,7 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// What users name stands in package session of the module's top, which has no more than that.
+// The names that programs need are in package session at the module's top, which has nothing else.
 type (
 	Change      = session.Change
 	Created     = session.Created

@@ -85,7 +85,7 @@ func TestCodesOfTheSessionInsideAnyMultiAreOfTheSession(t *testing.T) {
 		"moved, the last of three":           {14, 0, []int32{0, 0, -118}, -118},
 		"no multi":                           {1, 0, []int32{-112}, 0},
 		"the header refuses":                 {14, -102, []int32{0}, -102},
-		"a consequence of nothing":           {14, 0, []int32{-2}, 0},
+		"a consequence of nothing":           {14, 0, []int32{-2}, -2},
 		"the header says that it is expired": {14, -112, nil, -112},
 	} {
 		require.Equal(t, c.want, session.Verdict(c.op, c.header, c.codes...), name)

@@ -27,7 +27,7 @@ type Session struct {
 	end context.CancelCauseFunc // ends the session, for the first cause that comes, without a mutex; shutdown does the rest
 
 	joined chan struct{}  // closed when everything has been joined
-	bg     sync.WaitGroup // conns, their ends, heartbeats, tell and Go
+	bg     sync.WaitGroup // conns, their ends, tell, callbacks and Go
 
 	looking chan struct{} // taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
 

@@ -91,7 +91,7 @@ func (w *Watch) set(ctx context.Context) error {
 	return nil
 }
 
-// Event returns what happened: created, deleted or data changed; 0 while the watch has not fired.
+// Event returns what happened: created, deleted, data or children changed; 0 while the watch has not fired.
 func (w *Watch) Event() zk.EventType {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()

@@ -144,6 +144,9 @@ func (ws *watches) setLocked(t *watched, code int32) {
 	switch {
 	case t.err != nil:
 		ws.dropLocked(t)
+		if !definite(code) {
+			ws.takeAwayLocked(t.watchKey)
+		}
 	case t.gone:
 		if code == codeNoNode { // exists has left a watch for the znode's creation
 			ws.takeAwayLocked(t.watchKey)
@@ -226,11 +229,11 @@ func (ws *watches) fireLocked(t *watched, event zk.EventType, zxid int64) {
 	t.waiters = nil
 }
 
-// answered notes that c has answered a request, as of zxid, and so has told all events up to that which concern our watches:
-// told is what the next server repeats the events after. It is less than what the session has seen, and names to the next
-// server so that none takes it that lags behind: a server that has told one event of a transaction may not have told the next
-// one, and what it answers before it has the watches says nothing about them. ZooKeeper's own client does not count
-// notifications either, and lets no request overtake its setWatches.
+// answered notes that c has answered a request, as of zxid, and so has told all events of our watches up to that: the next
+// server repeats those after told. told may be less than the zxid that the session has seen, which the handshake names so that
+// a server that lags behind refuses it. For a server that has told one event of a transaction may not have told the next one,
+// and what it answers before it has the watches says nothing about them. ZooKeeper's own client does not count notifications
+// either, and lets no request overtake its setWatches.
 func (ws *watches) answered(c *conn, zxid int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 type queueState uint8
 
 const (
-	empty     queueState = iota // new, or its last turn or attempt has ended; advanceLocked picks entering, trying or forgotten
+	empty     queueState = iota // new, or its last turn or attempt has ended; then entering, trying or forgotten
 	entering                    // a goroutine queues at the ensemble for the waiting calls; then taken, or empty if it failed or all have left
 	trying                      // a TryLock asks the ensemble, and later calls wait for its outcome; then taken, or empty
 	taken                       // there is a turn; then empty

@@ -17,7 +17,7 @@
 // Source: lock cohorting (Dice, Marathe, Shavit: Lock Cohorting, PPoPP 2012): a local queue in front of a global one, with
 // bounded hand-overs.
 //
-// localQueue.mu is the outermost mutex (ARCHITECTURE.md has the order). It is not held while a function of a caller's runs.
+// localQueue.mu is the outermost mutex (ARCHITECTURE.md has the order). Of Lock's functions, only Go is called under it.
 package handoff
 
 import (

@@ -91,7 +91,7 @@ func (t *Turn) grantLocked() {
 // caller gives up the ticket.
 func (t *Turn) nextLocked() {
 	switch {
-	case t.state == ended: // deleting the znode is up to the call that ended it
+	case t.state == ended: // it was lost; the caller gives up the ticket all the same
 	case t.inDoubt.Load() > 0, len(t.q.waiters) == 0, !t.alone && !time.Now().Before(t.until):
 		t.endLocked(errGivenUp)
 	default:
