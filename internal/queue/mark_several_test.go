@@ -107,7 +107,7 @@ func TestAReleaseOfSeveralPlacesWithAnAnswerThatProvesNothingIsARelease(t *testi
 		want  error
 	}{
 		"carried out":                   {trouble, false, nil},
-		"refused, and one was deleted":  {fault.AnswerInside(-125), true, queue.ErrTaken}, // quota
+		"refused, and one was deleted":  {fault.AnswerInside(-125), true, queue.ErrGone}, // quota
 		"in doubt, and one was deleted": {fault.Answer(fault.CodeMarshallingError), true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
