@@ -23,7 +23,7 @@ const (
 )
 
 // Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They are called concurrently. A call
-// waits for its hooks, except Session and Lost. They must not call Client.Close.
+// waits for its hooks, except Session, and except Lost unless the call itself finds the loss. They must not call Client.Close.
 //
 // Each Asked is followed by one Acquired or Failed of the same LockInfo.Call, with any number of Queued and Retried in between;
 // each Acquired by one Released or Lost. With WithReentrancy, a call that joins a hold is Asked and Acquired under its own
