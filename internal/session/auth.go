@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 var errNoSASL = errors.New("the server has no SASL: its JAAS configuration has no section Server, or it is no ZooKeeper that speaks it")
@@ -13,8 +15,8 @@ var errNoSASL = errors.New("the server has no SASL: its JAAS configuration has n
 // credentials out of turn, and refuses requests that came before them.
 func (c *conn) authenticate() error {
 	for _, a := range c.s.cfg.Auth {
-		r := newRequest(opAuth, "authenticate", a.Scheme)
-		r.frame = appendBytes(appendString(appendInt(r.frame, 0), a.Scheme), a.Credential)
+		r := newRequest(wire.OpAuth, "authenticate", a.Scheme)
+		r.frame = wire.AppendBytes(wire.AppendString(wire.AppendInt(r.frame, 0), a.Scheme), a.Credential)
 		if err := c.present(r, "scheme "+a.Scheme); err != nil {
 			return err
 		}
@@ -43,14 +45,14 @@ func (c *conn) negotiate() error {
 		if token == nil {
 			token = []byte{} // servers accept no null token
 		}
-		r := newRequest(opSASL, "authenticate", mechanism.Name())
-		r.frame = appendBytes(r.frame, token)
+		r := newRequest(wire.OpSASL, "authenticate", mechanism.Name())
+		r.frame = wire.AppendBytes(r.frame, token)
 		if err := c.present(r, "SASL "+mechanism.Name()); err != nil {
 			return err
 		}
-		d := decoder{b: r.reply}
-		if challenge = d.bytes(); d.err != nil {
-			return fmt.Errorf("%w: reply to SASL: %w", ErrGarbled, d.err)
+		d := wire.Decoder{B: r.reply}
+		if challenge = d.Bytes(); d.Err != nil {
+			return fmt.Errorf("%w: reply to SASL: %w", ErrGarbled, d.Err)
 		}
 		if done {
 			return nil
@@ -74,7 +76,7 @@ func (c *conn) present(r *request, what string) error {
 	if r.err != nil {
 		return r.err
 	}
-	if r.header.code != codeOK {
+	if r.header.Code != wire.CodeOK {
 		err := fmt.Errorf("%w: %s at %s", ErrAuth, what, c.server)
 		c.s.end(err)
 		return err

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // Batch is a list of requests that travel together: back to back on one connection, in order, up to 256 in one
@@ -31,7 +33,7 @@ type Result[T any] struct {
 
 	r      *request // nil: refused before any I/O, with Err
 	decode func() (T, error)
-	d      decoder // used by decode; a field, to save an allocation
+	d      wire.Decoder // used by decode; a field, to save an allocation
 }
 
 type answerable interface {

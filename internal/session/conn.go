@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // conn is one network connection of a session. ZooKeeper answers a connection's requests strictly in order. So a conn has
@@ -112,7 +114,7 @@ func (c *conn) shakeHands(frame []byte) error {
 
 // handshake checks the connect response, informs the session, and starts run.
 func (c *conn) handshake(body []byte) error {
-	r, err := parseConnectResponse(body)
+	r, err := wire.ParseConnectResponse(body)
 	if err != nil {
 		return fmt.Errorf("%w: handshake: %w", ErrGarbled, err)
 	}
@@ -171,7 +173,7 @@ func (c *conn) failCalls(r *request, err error) {
 		if r.unreadable != nil {
 			w.shares = 0
 		}
-		if r.unreadable != nil && r.op != opMultiRead { // each list is sent again alone, to find the unreadable one
+		if r.unreadable != nil && r.op != wire.OpMultiRead { // each list is sent again alone, to find the unreadable one
 			w.unreadable = r.unreadable
 			w.fail(fmt.Errorf("%s: %w", c.server, r.unreadable))
 		} else {

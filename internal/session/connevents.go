@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // What a conn reports to its session, without conn.mu held.
@@ -47,11 +49,11 @@ func (s *Session) mayGrantLocked(granted time.Duration) error {
 }
 
 // shaken takes the answer to the handshake that was sent at sent.
-func (s *Session) shaken(r connectResponse, sent time.Time) error {
-	if ours := s.ID(); ours != 0 && r.id != ours {
+func (s *Session) shaken(r wire.ConnectResponse, sent time.Time) error {
+	if ours := s.ID(); ours != 0 && r.ID != ours {
 		err := ErrExpired
-		if r.id != 0 { // as from a server that can't resume ours; the new one, without znodes, is left to expire
-			err = fmt.Errorf("%w: a server has answered with session %#x in place of %#x", ErrLeaseOver, r.id, ours)
+		if r.ID != 0 { // as from a server that can't resume ours; the new one, without znodes, is left to expire
+			err = fmt.Errorf("%w: a server has answered with session %#x in place of %#x", ErrLeaseOver, r.ID, ours)
 		}
 		s.end(err)
 		return err
@@ -61,10 +63,10 @@ func (s *Session) shaken(r connectResponse, sent time.Time) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
-	if r.id == 0 {
+	if r.ID == 0 {
 		return fmt.Errorf("%w: handshake answered with session 0x0", ErrGarbled)
 	}
-	granted := time.Duration(r.timeoutMs) * time.Millisecond
+	granted := time.Duration(r.TimeoutMs) * time.Millisecond
 	if err := s.mayGrantLocked(granted); err != nil {
 		if s.id != 0 { // the leader counts this timeout from now on
 			s.lease.shorten(sent.Add(granted))
@@ -73,7 +75,7 @@ func (s *Session) shaken(r connectResponse, sent time.Time) error {
 		return err
 	}
 	fresh := s.id == 0
-	s.id, s.granted = r.id, granted
+	s.id, s.granted = r.ID, granted
 	s.lease.begin(sent, s.clock.stamp(), granted, fresh)
 	s.moveDeadlineLocked()
 	return nil
@@ -96,8 +98,8 @@ func (s *Session) connUp(c *conn) bool {
 		s.disconnectedLocked(s.conn.failure()) // it has failed too, and its connDown has not run yet
 	}
 	if s.unseen { // before the calls' requests: reads behind it are not older than the event
-		c.enqueue(&request{op: opSync, name: "sync", repeatable: true, urgent: true,
-			frame: appendString(appendHeader(nil, opSync), s.join("/"))})
+		c.enqueue(&request{op: wire.OpSync, name: "sync", repeatable: true, urgent: true,
+			frame: wire.AppendString(wire.AppendHeader(nil, wire.OpSync), s.join("/"))})
 	}
 	s.connectedLocked(c)
 	return true

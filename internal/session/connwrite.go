@@ -6,6 +6,8 @@ import (
 	"hash/maphash"
 	"runtime"
 	"time"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // window and windowBytes bound the requests that wait for their replies: their number, and the bytes of all but the last.
@@ -54,8 +56,8 @@ func (c *conn) numberLocked(r *request) {
 		return
 	}
 	r.xid = firstXid + int32(c.s.numbered.Add(1)%firstXid) // again after a thousand million requests
-	if r.op == opPing {
-		r.xid = xidPing // the server answers every ping with this xid
+	if r.op == wire.OpPing {
+		r.xid = wire.XidPing // the server answers every ping with this xid
 	}
 	binary.BigEndian.PutUint32(r.frame, uint32(len(r.frame)-4))
 	binary.BigEndian.PutUint32(r.frame[4:], uint32(r.xid))
@@ -223,7 +225,7 @@ var pathSeed = maphash.MakeSeed()
 
 // keyOf returns the key of r in conn.replies, or false if its reply is short.
 func keyOf(r *request) (replyKey, bool) {
-	if r.op != opGetChildren2 && r.op != opGetData {
+	if r.op != wire.OpGetChildren2 && r.op != wire.OpGetData {
 		return replyKey{}, false
 	}
 	return replyKey{r.op, maphash.String(pathSeed, r.path)}, true

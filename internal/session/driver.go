@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // driver keeps the session connected: the library github.com/go-zookeeper/zk dials through our dialer, shakes hands, pings,
@@ -83,7 +85,7 @@ func (d *driverConn) Read(b []byte) (int, error) {
 			return 0, err
 		}
 		if frame != nil {
-			d.unread = append(appendInt(d.unread[:0], int32(len(frame))), frame...)
+			d.unread = append(wire.AppendInt(d.unread[:0], int32(len(frame))), frame...)
 		}
 	}
 	n := copy(b, d.unread)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"sync"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // When a session ends, its leader writes one transaction that lists the paths of all its ephemeral znodes. A server
@@ -177,8 +179,8 @@ func (e *ephemerals) unanswered(r *request) {
 
 // answered updates the count from the reply to r, which decoded to err; made returns the path that operation i has made.
 func (e *ephemerals) answered(r *request, err error, made func(i int) string) {
-	if r.header.code == codeNoNode && r.op != opMulti {
-		e.gone(r.path, r.header.zxid, r.op == opDelete)
+	if r.header.Code == wire.CodeNoNode && r.op != wire.OpMulti {
+		e.gone(r.path, r.header.Zxid, r.op == wire.OpDelete)
 	}
 	if len(r.touches) == 0 {
 		return
@@ -193,9 +195,9 @@ func (e *ephemerals) answered(r *request, err error, made func(i int) string) {
 		switch {
 		case err != nil:
 		case t.effect == deletes:
-			e.goneLocked(t.path, r.header.zxid, true)
+			e.goneLocked(t.path, r.header.Zxid, true)
 		case t.stays():
-			e.addLocked(made(i), r.header.zxid)
+			e.addLocked(made(i), r.header.Zxid)
 		}
 	}
 	e.releaseLocked(r)

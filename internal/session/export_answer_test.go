@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"runtime"
 	"strings"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // AnswerAsTheSessionEnds has the reader take the reply to the first request, and the session end, by the reply or else by
@@ -14,7 +16,7 @@ func (r *Rig) AnswerAsTheSessionEnds(code int32, returned func() bool) {
 		end(cause)
 		r.until(func() bool { return returned() || abandons() })
 	}
-	if code != codeSessionExpired {
+	if code != wire.CodeSessionExpired {
 		r.c.pending.head.hook = func(int32) { r.end(ErrExpired) }
 	}
 	b := binary.BigEndian.AppendUint32(nil, uint32(r.c.pending.head.xid))

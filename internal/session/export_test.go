@@ -11,9 +11,10 @@ import (
 	"sync"
 	"time"
 
-	public "github.com/zklock/locker/session"
-
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
+	public "github.com/zklock/locker/session"
 )
 
 // What the tests of this package use of its unexported code; they have no other access to it.
@@ -172,7 +173,7 @@ func (r *Rig) Notify(typ zk.EventType, path string) error {
 	b := binary.BigEndian.AppendUint32(nil, 0xffffffff)
 	b = binary.BigEndian.AppendUint64(b, 0xffffffffffffffff)
 	b = append(b, 0, 0, 0, 0, 0, 0, 0, byte(typ), 0, 0, 0, 3)
-	body := appendString(b, path)
+	body := wire.AppendString(b, path)
 	_, err := r.c.handle(body, len(body), r.clock.now())
 	return err
 }
@@ -226,7 +227,7 @@ func (r *Rig) RefuseAndBreak(err error) {
 	n := r.c.pending.n
 	r.c.mu.Unlock()
 	b = binary.BigEndian.AppendUint64(b, 99)
-	code := int32(codeSessionExpired)
+	code := int32(wire.CodeSessionExpired)
 	b = binary.BigEndian.AppendUint32(b, uint32(code))
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -242,7 +243,7 @@ func (r *Rig) RefuseAndBreak(err error) {
 
 // GarbleAndBreak has the reader find a reply to no request, and the conn fail for err before the reader has given it up.
 func (r *Rig) GarbleAndBreak(err error) {
-	if _, garbled := r.c.handle(make([]byte, replyHeaderLen), replyHeaderLen, r.clock.now()); garbled == nil {
+	if _, garbled := r.c.handle(make([]byte, wire.ReplyHeaderLen), wire.ReplyHeaderLen, r.clock.now()); garbled == nil {
 		panic("the rig's link takes a reply to no request")
 	}
 	r.c.fail(err)
@@ -320,19 +321,6 @@ func (s *Session) StepClock(d time.Duration) { s.clock.asleep.Add(int64(d)) }
 func (s *Session) WakeUp(d time.Duration) {
 	s.clock.asleep.Add(int64(-d))
 	s.clock.apart.Add(int64(-d))
-}
-
-// Verdict is the error that a reply means for the session; codes are those of the operations of a multi.
-func Verdict(op, header int32, codes ...int32) int32 {
-	var body []byte
-	for _, code := range codes {
-		if code == codeOK {
-			body = appendInt(appendBool(appendInt(body, opCheck), false), code)
-			continue
-		}
-		body = append(appendInt(appendBool(appendInt(body, opError), false), code), appendInt(nil, code)...)
-	}
-	return verdict(op, header, appendMultiHeader(body, opError, true))
 }
 
 // DigestMD5 is the public package's.

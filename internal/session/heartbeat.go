@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // A session has one heartbeat, however many locks it holds. It gives up a conn whose server has owed an answer for too long
@@ -49,7 +51,7 @@ func (c *conn) beat() time.Duration {
 }
 
 func newPing() *request {
-	return &request{op: opPing, name: "ping", repeatable: true, urgent: true, frame: appendHeader(make([]byte, 0, 12), opPing)}
+	return &request{op: wire.OpPing, name: "ping", repeatable: true, urgent: true, frame: wire.AppendHeader(make([]byte, 0, 12), wire.OpPing)}
 }
 
 var errSilent = errors.New("no reply")

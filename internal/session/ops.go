@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // The operations below have this contract in common. Nil: the server has answered yes. They block for one round trip and,
@@ -23,6 +25,8 @@ import (
 
 // None is the answer to a request that only succeeds or fails.
 type None struct{}
+
+func nothing(*wire.Decoder) None { return None{} }
 
 // Data are a znode's data with its Stat, from one read.
 type Data struct {
@@ -56,9 +60,9 @@ func (s *Session) Get(ctx context.Context, path string) ([]byte, zk.Stat, error)
 
 // Set replaces a znode's data; version −1 means any.
 func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (zk.Stat, error) {
-	return one(ctx, s, ask(s, opSetData, "set", path, func(b []byte) []byte {
-		return appendInt(appendBytes(appendString(b, s.join(path)), data), version)
-	}, (*decoder).stat))
+	return one(ctx, s, ask(s, wire.OpSetData, "set", path, func(b []byte) []byte {
+		return wire.AppendInt(wire.AppendBytes(wire.AppendString(b, s.join(path)), data), version)
+	}, (*wire.Decoder).Stat))
 }
 
 // List returns the names of a znode's children, in no order.
@@ -80,9 +84,9 @@ func (s *Session) ACL(ctx context.Context, path string) ([]zk.ACL, zk.Stat, erro
 
 // SetACL replaces a znode's access list; version −1 means any.
 func (s *Session) SetACL(ctx context.Context, path string, acl []zk.ACL, version int32) (zk.Stat, error) {
-	return one(ctx, s, ask(s, opSetACL, "set ACL", path, func(b []byte) []byte {
-		return appendInt(appendACL(appendString(b, s.join(path)), acl), version)
-	}, (*decoder).stat))
+	return one(ctx, s, ask(s, wire.OpSetACL, "set ACL", path, func(b []byte) []byte {
+		return wire.AppendInt(wire.AppendACL(wire.AppendString(b, s.join(path)), acl), version)
+	}, (*wire.Decoder).Stat))
 }
 
 // Sync waits until the connected server has caught up with the leader: reads after it see what the leader had carried out
@@ -108,7 +112,7 @@ func (s *Session) Settle(ctx context.Context, path string) error {
 	return err
 }
 
-func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byte, read func(*decoder) T) *Result[T] {
+func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byte, read func(*wire.Decoder) T) *Result[T] {
 	if err := checkNamed(path); err != nil {
 		return &Result[T]{Err: err}
 	}
@@ -120,9 +124,9 @@ func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byt
 		if err != nil {
 			return v, err
 		}
-		if v = read(&a.d); a.d.err != nil {
+		if v = read(&a.d); a.d.Err != nil {
 			var zero T
-			return zero, s.garbled(a.r, a.d.err)
+			return zero, s.garbled(a.r, a.d.Err)
 		}
 		return v, nil
 	}
@@ -130,15 +134,15 @@ func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byt
 }
 
 // result gives d the reply's body to decode, or returns the server's refusal.
-func (r *request) result(d *decoder) error {
+func (r *request) result(d *wire.Decoder) error {
 	if r.unreadable != nil { // too long; the code says whether a write was done, but not with what result
-		done := r.header.code == codeOK || !definite(r.header.code)
+		done := r.header.Code == wire.CodeOK || !wire.Definite(r.header.Code)
 		return &OpError{Op: r.name, Path: r.path, Err: r.unreadable, unknown: done && !r.repeatable, replied: true}
 	}
-	if r.header.code != codeOK {
-		return r.refused(r.path, r.header.code)
+	if r.header.Code != wire.CodeOK {
+		return r.refused(r.path, r.header.Code)
 	}
-	d.b = r.reply
+	d.B = r.reply
 	return nil
 }
 
@@ -154,8 +158,8 @@ func (s *Session) strip(path string) string {
 }
 
 func (s *Session) delete(path string, version int32) *Result[None] {
-	a := ask(s, opDelete, "delete", path, func(b []byte) []byte { return appendInt(appendString(b, s.join(path)), version) },
-		(*decoder).none)
+	a := ask(s, wire.OpDelete, "delete", path, func(b []byte) []byte { return wire.AppendInt(wire.AppendString(b, s.join(path)), version) },
+		nothing)
 	if a.r != nil {
 		a.r.touches = []touch{{path, deletes}}
 	}
@@ -163,8 +167,8 @@ func (s *Session) delete(path string, version int32) *Result[None] {
 }
 
 func (s *Session) get(path string) *Result[Data] {
-	return ask(s, opGetData, "get", path, func(b []byte) []byte { return appendBool(appendString(b, s.join(path)), false) },
-		func(d *decoder) Data { return Data{d.bytes(), d.stat()} })
+	return ask(s, wire.OpGetData, "get", path, func(b []byte) []byte { return wire.AppendBool(wire.AppendString(b, s.join(path)), false) },
+		func(d *wire.Decoder) Data { return Data{d.Bytes(), d.Stat()} })
 }
 
 func (s *Session) list(path string, watch bool) *Result[Children] {
@@ -172,29 +176,29 @@ func (s *Session) list(path string, watch bool) *Result[Children] {
 	if watch {
 		name = "watch children"
 	}
-	return ask(s, opGetChildren2, name, path, func(b []byte) []byte { return appendBool(appendString(b, s.join(path)), watch) },
-		func(d *decoder) Children { return Children{d.names(), d.stat()} })
+	return ask(s, wire.OpGetChildren2, name, path, func(b []byte) []byte { return wire.AppendBool(wire.AppendString(b, s.join(path)), watch) },
+		func(d *wire.Decoder) Children { return Children{d.Names(), d.Stat()} })
 }
 
 func (s *Session) exists(path string) *Result[zk.Stat] {
-	return ask(s, opExists, "exists", path, func(b []byte) []byte { return appendBool(appendString(b, s.join(path)), false) },
-		(*decoder).stat)
+	return ask(s, wire.OpExists, "exists", path, func(b []byte) []byte { return wire.AppendBool(wire.AppendString(b, s.join(path)), false) },
+		(*wire.Decoder).Stat)
 }
 
 func (s *Session) acl(path string) *Result[ACL] {
-	return ask(s, opGetACL, "get ACL", path, func(b []byte) []byte { return appendString(b, s.join(path)) },
-		func(d *decoder) ACL { return ACL{d.acl(), d.stat()} })
+	return ask(s, wire.OpGetACL, "get ACL", path, func(b []byte) []byte { return wire.AppendString(b, s.join(path)) },
+		func(d *wire.Decoder) ACL { return ACL{d.ACL(), d.Stat()} })
 }
 
 func (s *Session) sync(path string) *Result[None] {
-	return ask(s, opSync, "sync", path, func(b []byte) []byte { return appendString(b, s.join(path)) }, (*decoder).none)
+	return ask(s, wire.OpSync, "sync", path, func(b []byte) []byte { return wire.AppendString(b, s.join(path)) }, nothing)
 }
 
 func opOf(m Mode) int32 {
 	if m == Container {
-		return opCreateContainer
+		return wire.OpCreateContainer
 	}
-	return opCreate
+	return wire.OpCreate
 }
 
 // Create makes a znode. Its parent must exist.
@@ -280,7 +284,7 @@ func (s *Session) createOne(ctx context.Context, batch func() *Batch, full strin
 	if !errors.Is(err, zk.ErrNoAuth) {
 		return err
 	}
-	look := ask(s, opExists, "exists", path, func(b []byte) []byte { return appendBool(appendString(b, full), false) }, (*decoder).stat)
+	look := ask(s, wire.OpExists, "exists", path, func(b []byte) []byte { return wire.AppendBool(wire.AppendString(b, full), false) }, (*wire.Decoder).Stat)
 	if _, lookErr := one(ctx, s, look); lookErr != nil {
 		return err
 	}
@@ -307,23 +311,23 @@ func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk
 
 // appendCreate encodes a create, whose opcode is in the frame already.
 func (r *request) appendCreate(full, path string, data []byte, mode Mode, acl []zk.ACL) {
-	r.frame = appendInt(appendACL(appendBytes(appendString(r.frame, full), data), acl), int32(mode))
+	r.frame = wire.AppendInt(wire.AppendACL(wire.AppendBytes(wire.AppendString(r.frame, full), data), acl), int32(mode))
 	r.touches = append(r.touches, touch{path, effectOf(mode)})
 }
 
 func (s *Session) decodeCreated(r *request) (Created, error) {
-	var d decoder
+	var d wire.Decoder
 	if err := r.result(&d); err != nil {
 		return Created{}, err
 	}
-	path := s.strip(d.string())
-	if d.err == nil && !mayHaveMade(r.path, path) {
-		d.err = errOtherPath
+	path := s.strip(d.String())
+	if d.Err == nil && !mayHaveMade(r.path, path) {
+		d.Err = errOtherPath
 	}
-	if d.err != nil {
-		return Created{}, s.garbled(r, d.err)
+	if d.Err != nil {
+		return Created{}, s.garbled(r, d.Err)
 	}
-	return Created{Path: path, Czxid: r.header.zxid}, nil
+	return Created{Path: path, Czxid: r.header.Zxid}, nil
 }
 
 var errOtherPath = errors.New("the path of another znode")

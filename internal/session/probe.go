@@ -10,6 +10,8 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // What is asked of one server outside of any session that holds a lock: its tick, by each client, and the rest by a doctor.
@@ -90,8 +92,8 @@ func (s *Session) findTick(server string, limit time.Duration) error {
 func (p *Probe) open(timeout time.Duration) error {
 	// The frame's length, protocol version, last zxid, timeout, session id, password, read-only.
 	ms := int32(min(timeout.Milliseconds(), math.MaxInt32))
-	b := appendLong(appendInt(appendLong(appendInt(appendInt(nil, 0), 0), 0), ms), 0)
-	b = appendBool(appendBytes(b, make([]byte, 16)), false)
+	b := wire.AppendLong(wire.AppendInt(wire.AppendLong(wire.AppendInt(wire.AppendInt(nil, 0), 0), 0), ms), 0)
+	b = wire.AppendBool(wire.AppendBytes(b, make([]byte, 16)), false)
 	body, err := p.exchange(b)
 	if hungUp(err) {
 		return errUnanswered
@@ -100,14 +102,14 @@ func (p *Probe) open(timeout time.Duration) error {
 		return plain(err)
 	}
 	p.Answered = time.Now()
-	r, err := parseConnectResponse(body)
-	if err == nil && r.id == 0 {
+	r, err := wire.ParseConnectResponse(body)
+	if err == nil && r.ID == 0 {
 		err = errors.New("answered with session 0x0")
 	}
 	if err != nil {
 		return fmt.Errorf("%w: handshake: %w", ErrGarbled, err)
 	}
-	p.ID, p.Granted = r.id, time.Duration(r.timeoutMs)*time.Millisecond
+	p.ID, p.Granted = r.ID, time.Duration(r.TimeoutMs)*time.Millisecond
 	return nil
 }
 
@@ -119,7 +121,7 @@ func (p *Probe) Tick() time.Duration { return max(p.Granted, minTimeout) / 2 }
 func (p *Probe) Takes(bytes int) error {
 	const beside = 8 + 4 + 1 // the header, the path's length, the watch flag
 	path := "/" + strings.Repeat("x", max(bytes-beside-1, 0))
-	b := appendBool(appendString(appendHeader(nil, opExists), path), false)
+	b := wire.AppendBool(wire.AppendString(wire.AppendHeader(nil, wire.OpExists), path), false)
 	binary.BigEndian.PutUint32(b[4:], 1)
 	_, err := p.exchange(b)
 	return probeError(err)
@@ -127,7 +129,7 @@ func (p *Probe) Takes(bytes int) error {
 
 // Close ends the session.
 func (p *Probe) Close() error {
-	b := appendHeader(nil, opClose)
+	b := wire.AppendHeader(nil, wire.OpClose)
 	binary.BigEndian.PutUint32(b[4:], 2)
 	_, err := p.exchange(b)
 	return errors.Join(probeError(err), p.conn.Close())
@@ -147,7 +149,7 @@ func (p *Probe) exchange(frame []byte) ([]byte, error) {
 	switch {
 	case size < 0 || size > maxFrame:
 		return nil, &strangerError{head[:]}
-	case size < replyHeaderLen:
+	case size < wire.ReplyHeaderLen:
 		return nil, fmt.Errorf("%w: length %d", ErrGarbled, size)
 	}
 	body, err := io.ReadAll(io.LimitReader(p.conn, int64(size))) // memory grows with the bytes that arrive

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // Attached returns what the locks of this session have in common: what create returned in the first call of all.
@@ -123,7 +125,7 @@ func (r *Retention) reportLocked() {
 // has to acknowledge it. A multi without an operation would not do: servers carry it out without a look at the session. A
 // refusal, because the znode is gone or we may not read it, confirms too: the leader checks the session first.
 func (s *Session) check(name, node string) *Result[Transaction] {
-	r := newRequest(opMulti, name, node)
+	r := newRequest(wire.OpMulti, name, node)
 	// A path that CheckPath refuses is sent all the same: another client may have named the znode.
 	_ = s.appendOp(r, OpCheck{Path: node, Version: -1})
 	r.repeatable = true // it changes nothing
@@ -141,7 +143,7 @@ func (c *conn) beatLocked(now time.Time) *request {
 	req := s.check("heartbeat", node).r
 	req.urgent, req.done = true, nil // no call waits for it
 	req.hook = func(code int32) {
-		if code == codeNoNode {
+		if code == wire.CodeNoNode {
 			r.foundMissing(node)
 		}
 	}

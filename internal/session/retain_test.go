@@ -73,23 +73,6 @@ func TestCodesOfTheSessionInsideAnyMultiAreOfTheSession(t *testing.T) {
 			require.True(t, there)
 		})
 	})
-	for name, c := range map[string]struct {
-		op, header int32
-		codes      []int32
-		want       int32
-	}{
-		"all well":                           {14, 0, []int32{0, 0}, 0},
-		"refused":                            {14, 0, []int32{0, -101, -2}, -101},
-		"expired":                            {14, 0, []int32{-112, -2}, -112},
-		"expired behind another refusal":     {14, 0, []int32{-101, -112, -2}, -112},
-		"moved, the last of three":           {14, 0, []int32{0, 0, -118}, -118},
-		"no multi":                           {1, 0, []int32{-112}, 0},
-		"the header refuses":                 {14, -102, []int32{0}, -102},
-		"a consequence of nothing":           {14, 0, []int32{-2}, -2},
-		"the header says that it is expired": {14, -112, nil, -112},
-	} {
-		require.Equal(t, c.want, session.Verdict(c.op, c.header, c.codes...), name)
-	}
 }
 
 // The znodes of one hold are checked in turn, with no more heartbeats than one znode needs.

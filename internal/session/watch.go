@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // Watch waits for a change of one znode. It fires once.
@@ -292,9 +294,9 @@ func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*w
 		}
 		some := ts[:n]
 		ts = ts[n:]
-		b := appendLong(appendHeader(make([]byte, 0, size+64), opSetWatches), zxid)
-		b = appendStrings(appendStrings(appendStrings(b, data), exist), child)
-		ws.conn.enqueue(&request{op: opSetWatches, name: "set watches", repeatable: true, frame: b,
+		b := wire.AppendLong(wire.AppendHeader(make([]byte, 0, size+64), wire.OpSetWatches), zxid)
+		b = wire.AppendStrings(wire.AppendStrings(wire.AppendStrings(b, data), exist), child)
+		ws.conn.enqueue(&request{op: wire.OpSetWatches, name: "set watches", repeatable: true, frame: b,
 			hook: func(code int32) { hook(some, code) }})
 		requests++
 	}

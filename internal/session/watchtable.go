@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // watches is the table of the session's watches: for each path one of a kind, however many Watches wait for it. The server
@@ -113,8 +115,8 @@ func (ws *watches) armLocked(t *watched) {
 	if t.child { // WatchChildren itself sends the list with the watch
 		return
 	}
-	r := &request{op: opExists, name: "watch", path: t.path, repeatable: true}
-	r.frame = appendBool(appendString(appendHeader(make([]byte, 0, 32+len(t.path)), opExists), t.path), true)
+	r := &request{op: wire.OpExists, name: "watch", path: t.path, repeatable: true}
+	r.frame = wire.AppendBool(wire.AppendString(wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpExists), t.path), true)
 	c := ws.conn
 	r.hook = func(code int32) {
 		ws.mu.Lock()
@@ -129,9 +131,9 @@ func (ws *watches) armLocked(t *watched) {
 func (ws *watches) setLocked(t *watched, code int32) {
 	t.armed, t.conn = true, ws.conns
 	switch code {
-	case codeOK:
+	case wire.CodeOK:
 		t.exists = !t.gone && t.belief != believedAbsent
-	case codeNoNode:
+	case wire.CodeNoNode:
 		t.gone = t.belief == believedPresent
 		ws.s.ephemerals.gone(ws.s.strip(t.path), math.MaxInt64, false)
 	default:
@@ -144,11 +146,11 @@ func (ws *watches) setLocked(t *watched, code int32) {
 	switch {
 	case t.err != nil:
 		ws.dropLocked(t)
-		if !definite(code) {
+		if !wire.Definite(code) {
 			ws.takeAwayLocked(t.watchKey)
 		}
 	case t.gone:
-		if code == codeNoNode { // exists has left a watch for the znode's creation
+		if code == wire.CodeNoNode { // exists has left a watch for the znode's creation
 			ws.takeAwayLocked(t.watchKey)
 		}
 		ws.fireLocked(t, zk.EventNodeDeleted, 0)
@@ -163,7 +165,7 @@ func (ws *watches) listed(t *watched, code int32) {
 	defer ws.mu.Unlock()
 	current := ws.byPath[t.watchKey]
 	switch {
-	case code != codeOK: // the server has set nothing, and the call closes its Watch
+	case code != wire.CodeOK: // the server has set nothing, and the call closes its Watch
 	case current == nil: // no Watch waits for it: an earlier one of the path has fired since we asked, or the call was given up
 		ws.takeAwayLocked(t.watchKey)
 	default:
@@ -185,8 +187,8 @@ func (ws *watches) takeAwayLocked(t watchKey) {
 	if t.child {
 		kind = 1 // by getChildren
 	}
-	r := &request{op: opRemoveWatches, name: "remove watch", path: t.path, repeatable: true}
-	r.frame = appendInt(appendString(appendHeader(make([]byte, 0, 32+len(t.path)), opRemoveWatches), t.path), kind)
+	r := &request{op: wire.OpRemoveWatches, name: "remove watch", path: t.path, repeatable: true}
+	r.frame = wire.AppendInt(wire.AppendString(wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpRemoveWatches), t.path), kind)
 	// "No such watch" means that it has just fired. One that a busy server keeps goes with its znode, or with the connection.
 	ws.conn.enqueue(r)
 }
@@ -293,7 +295,7 @@ func (ws *watches) restore(c *conn) (more bool) {
 		return false
 	}
 	ws.asked += ws.setWatchesLocked(again, ws.told, func(_ []*watched, code int32) {
-		if code != codeOK { // else no Watch would ever fire
+		if code != wire.CodeOK { // else no Watch would ever fire
 			c.fail(fmt.Errorf("watches not restored: %w", errOf(code)))
 			return
 		}

@@ -1,0 +1,264 @@
+// Package wire is ZooKeeper's protocol: how requests are written and replies are read. Pure functions: no I/O, no clock, no state.
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// The wire format is jute, as in ZooKeeper's zookeeper.jute: big-endian integers, strings and byte strings behind a
+// 32-bit length (−1: null), vectors behind a 32-bit count.
+
+const (
+	OpCreate          int32 = 1
+	OpDelete          int32 = 2
+	OpExists          int32 = 3
+	OpGetData         int32 = 4
+	OpSetData         int32 = 5
+	OpGetACL          int32 = 6
+	OpSetACL          int32 = 7
+	OpGetChildren     int32 = 8
+	OpSync            int32 = 9
+	OpPing            int32 = 11
+	OpGetChildren2    int32 = 12
+	OpCheck           int32 = 13
+	OpMulti           int32 = 14
+	OpCreate2         int32 = 15
+	OpRemoveWatches   int32 = 18
+	OpCreateContainer int32 = 19
+	OpMultiRead       int32 = 22
+	OpAuth            int32 = 100
+	OpSetWatches      int32 = 101
+	OpSASL            int32 = 102
+	OpClose           int32 = -11
+	OpError           int32 = -1
+)
+
+const (
+	XidNotification int32 = -1
+	XidPing         int32 = -2
+)
+
+const (
+	CodeUnreadable     int32 = -1 << 30 // sent by no server: the reply to a multi can't be read
+	CodeOK             int32 = 0
+	CodeInconsistent   int32 = -2
+	CodeConnectionLoss int32 = -4
+	CodeUnimplemented  int32 = -6
+	CodeServerTimeout  int32 = -7
+	CodeBadArguments   int32 = -8
+	CodeAPIError       int32 = -100 // all lower ones are API errors too
+	CodeNoNode         int32 = -101
+	CodeNoAuth         int32 = -102
+	CodeSessionExpired int32 = -112
+	CodeAuthFailed     int32 = -115
+	CodeSessionMoved   int32 = -118
+	CodeRequestTimeout int32 = -122
+	CodeAuthRequired   int32 = -124
+	CodeThrottled      int32 = -127
+)
+
+// Definite reports whether code tells what became of the request. After other codes, from a server in trouble, it may have
+// been carried out.
+func Definite(code int32) bool {
+	switch code {
+	case CodeOK, CodeUnimplemented, CodeBadArguments:
+		return true
+	}
+	return code <= CodeAPIError && code != CodeRequestTimeout
+}
+
+// TryAgain reports whether code comes from a server that stays connected and could not see to the request now.
+func TryAgain(code int32) bool {
+	switch code {
+	case CodeConnectionLoss, CodeServerTimeout, CodeRequestTimeout, CodeThrottled:
+		return true
+	}
+	return false
+}
+
+// ThroughLeader reports whether a follower needs the leader to answer op.
+func ThroughLeader(op int32) bool {
+	switch op {
+	case OpCreate, OpDelete, OpSetData, OpSetACL, OpSync, OpMulti, OpCreateContainer:
+		return true
+	}
+	return false
+}
+
+func AppendInt(b []byte, v int32) []byte     { return binary.BigEndian.AppendUint32(b, uint32(v)) }
+func AppendLong(b []byte, v int64) []byte    { return binary.BigEndian.AppendUint64(b, uint64(v)) }
+func AppendString(b []byte, s string) []byte { return append(AppendInt(b, int32(len(s))), s...) }
+
+func AppendBytes(b, p []byte) []byte {
+	if p == nil {
+		return AppendInt(b, -1)
+	}
+	return append(AppendInt(b, int32(len(p))), p...)
+}
+
+func AppendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func AppendStrings(b []byte, ss []string) []byte {
+	b = AppendInt(b, int32(len(ss)))
+	for _, s := range ss {
+		b = AppendString(b, s)
+	}
+	return b
+}
+
+func AppendACL(b []byte, acl []zk.ACL) []byte {
+	b = AppendInt(b, int32(len(acl)))
+	for _, a := range acl {
+		b = AppendString(AppendString(AppendInt(b, a.Perms), a.Scheme), a.ID)
+	}
+	return b
+}
+
+// AppendHeader begins a frame: room for the length and the transaction id, which are filled in later, and the opcode.
+func AppendHeader(b []byte, op int32) []byte { return AppendInt(AppendInt(AppendInt(b, 0), 0), op) }
+
+var ErrShort = errors.New("frame too short") // it ends inside a field, or has an impossible length
+
+// Decoder reads a frame. After the first failure every read returns zero and err stays set, so callers check once. A
+// length from the wire is not trusted before the bytes behind it have been seen.
+type Decoder struct {
+	B   []byte
+	Err error
+}
+
+func (d *Decoder) take(n int) []byte {
+	if d.Err != nil || n < 0 || n > len(d.B) {
+		d.Err = ErrShort
+		return nil
+	}
+	p := d.B[:n]
+	d.B = d.B[n:]
+	return p
+}
+
+func (d *Decoder) Int() int32 {
+	if p := d.take(4); p != nil {
+		return int32(binary.BigEndian.Uint32(p))
+	}
+	return 0
+}
+
+func (d *Decoder) long() int64 {
+	if p := d.take(8); p != nil {
+		return int64(binary.BigEndian.Uint64(p))
+	}
+	return 0
+}
+
+func (d *Decoder) bool() bool {
+	p := d.take(1)
+	return p != nil && p[0] != 0
+}
+
+func (d *Decoder) String() string { return string(d.stringBytes()) }
+func (d *Decoder) Bytes() []byte  { return bytes.Clone(d.stringBytes()) }
+
+func (d *Decoder) stringBytes() []byte {
+	n := d.Int()
+	if n == -1 {
+		return nil
+	}
+	return d.take(int(n))
+}
+
+// Names reads the names of a znode's children; no server has an empty one.
+func (d *Decoder) Names() []string {
+	n := d.Int()
+	if n == -1 || n == 0 || d.Err != nil {
+		return nil
+	}
+	if n < 0 || int(n) > len(d.B)/5 { // 4 bytes for the length, and at least one for the name
+		d.Err = ErrShort
+		return nil
+	}
+	names := make([]string, n)
+	for i := range names {
+		name := d.take(int(d.Int()))
+		if len(name) == 0 {
+			d.Err = ErrShort
+			return nil
+		}
+		names[i] = string(name)
+	}
+	return names
+}
+
+func (d *Decoder) skipNames() {
+	for n := d.Int(); n > 0 && d.Err == nil; n-- {
+		d.stringBytes()
+	}
+}
+
+const StatLen = 68
+
+func (d *Decoder) Stat() (s zk.Stat) {
+	s.Czxid, s.Mzxid, s.Ctime, s.Mtime = d.long(), d.long(), d.long(), d.long()
+	s.Version, s.Cversion, s.Aversion = d.Int(), d.Int(), d.Int()
+	s.EphemeralOwner, s.DataLength, s.NumChildren, s.Pzxid = d.long(), d.Int(), d.Int(), d.long()
+	return s
+}
+
+func (d *Decoder) ACL() []zk.ACL {
+	n := d.Int()
+	if d.Err != nil || n < 0 || int(n) > len(d.B)/12 {
+		if n != -1 {
+			d.Err = ErrShort
+		}
+		return nil
+	}
+	acl := make([]zk.ACL, n)
+	for i := range acl {
+		acl[i] = zk.ACL{Perms: d.Int(), Scheme: d.String(), ID: d.String()}
+	}
+	return acl
+}
+
+type ReplyHeader struct {
+	Xid  int32
+	Zxid int64
+	Code int32
+}
+
+const ReplyHeaderLen = 16
+
+func (d *Decoder) Header() ReplyHeader { return ReplyHeader{d.Int(), d.long(), d.Int()} }
+
+// ConnectResponse is the server's half of the handshake; id 0: the session has expired.
+type ConnectResponse struct {
+	TimeoutMs int32
+	ID        int64
+}
+
+func ParseConnectResponse(b []byte) (ConnectResponse, error) {
+	d := Decoder{B: b}
+	if d.Int() != 0 { // protocol version
+		return ConnectResponse{}, errors.New("unknown protocol version")
+	}
+	r := ConnectResponse{TimeoutMs: d.Int(), ID: d.long()}
+	passwd := d.Bytes() // a read-only flag may follow
+	switch {
+	case d.Err != nil:
+		return r, d.Err
+	case len(d.B) > 1:
+		return r, errors.New("trailing bytes")
+	case r.ID != 0 && r.TimeoutMs <= 0:
+		return r, errors.New("session timeout not positive")
+	case r.ID != 0 && len(passwd) != 16:
+		return r, errors.New("password not 16 bytes")
+	}
+	return r, nil
+}
