@@ -95,7 +95,7 @@ func newConn(s *Session, netConn net.Conn, server string, limit time.Duration) *
 // shakeHands sends the driver's connect request, and puts the last zxid into it, which the driver does not know: with that,
 // a server that lags behind what we have seen refuses the connection.
 func (c *conn) shakeHands(frame []byte) error {
-	c.began = c.s.clock.stamp() // before the bytes leave
+	c.began = c.s.clock.Stamp() // before the bytes leave
 	if !c.move(connDialled) {
 		return c.failure()
 	}

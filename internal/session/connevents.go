@@ -76,7 +76,7 @@ func (s *Session) shaken(r wire.ConnectResponse, sent time.Time) error {
 	}
 	fresh := s.id == 0
 	s.id, s.granted = r.ID, granted
-	s.lease.begin(sent, s.clock.stamp(), granted, fresh)
+	s.lease.begin(sent, s.clock.Stamp(), granted, fresh)
 	s.moveDeadlineLocked()
 	return nil
 }
@@ -109,7 +109,7 @@ func (s *Session) connDown(c *conn, err error) {
 	s.watches.detach(c)
 	s.mu.Lock()
 	up := s.conn == c
-	lasted := up && s.clock.stamp().Sub(c.upAt) >= time.Second
+	lasted := up && s.clock.Stamp().Sub(c.upAt) >= time.Second
 	if up {
 		s.disconnectedLocked(err)
 	}

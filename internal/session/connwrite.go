@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/zklock/locker/internal/session/internal/clock"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -85,7 +86,7 @@ func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration) {
 	if c.pending.n == 0 {
 		return unsent, 0
 	}
-	return unsent, now.Sub(later(c.pending.head.sent, c.progressAt))
+	return unsent, now.Sub(clock.Later(c.pending.head.sent, c.progressAt))
 }
 
 // run opens the conn, after credentials and watches, and writes what is queued until the conn fails. The session joins run.
@@ -142,7 +143,7 @@ func (c *conn) flush(first *request, buf []byte) (out []byte, more bool, err err
 		c.numberLocked(first)
 		c.queue.pushFront(first)
 	}
-	now := c.s.clock.stamp()
+	now := c.s.clock.Stamp()
 	full := false // the rest waits for replies
 	out = buf[:0]
 	for c.queue.n > 0 && (len(out) == 0 || len(out)+len(c.queue.head.frame) <= maxWrite) {
@@ -186,7 +187,7 @@ func (c *conn) fullLocked(r *request) bool {
 // write sends b in chunks, each within one patience: a long request on a slow link is not taken for a dead connection.
 func (c *conn) write(b []byte) error {
 	for len(b) > 0 {
-		_, unheard := c.quiet(c.s.clock.stamp()) // meanwhile no heartbeat looks
+		_, unheard := c.quiet(c.s.clock.Stamp()) // meanwhile no heartbeat looks
 		if err := c.net.SetWriteDeadline(time.Now().Add(c.s.patience() - unheard)); err != nil {
 			return c.readError(err)
 		}

@@ -4,23 +4,27 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/zklock/locker/internal/session/internal/clock"
 )
 
 // deadline is the instant at which the session is over unless its lease is extended before. It is read and written without a
 // mutex, and has its own timer. Each change of the lease, under Session.mu, stores the new instant (moveDeadlineLocked);
 // Alive and watchLease compare it with the clock.
 type deadline struct {
-	at    atomic.Int64 // nanoseconds after origin, on the session's clock; none: no session yet
+	at    atomic.Int64 // nanoseconds after began, on the session's clock; none: no session yet
 	every atomic.Int64 // nanoseconds: the longest time between two runs of the timer
-	clock *clock
+	clock *clock.Clock
 	timer *time.Timer
-	looks atomic.Int64 // when the timer runs at the latest: nanoseconds after origin, by time.Now
+	looks atomic.Int64 // when the timer runs at the latest: nanoseconds after began, by time.Now
 }
 
 const none = math.MaxInt64
 
+var began = time.Now() // the instant from which deadlines count
+
 // newDeadline returns a deadline that calls look when the instant may have come.
-func newDeadline(c *clock, look func()) *deadline {
+func newDeadline(c *clock.Clock, look func()) *deadline {
 	d := &deadline{clock: c, timer: time.AfterFunc(math.MaxInt64, look)}
 	d.at.Store(none)
 	d.looks.Store(none)
@@ -32,15 +36,15 @@ func newDeadline(c *clock, look func()) *deadline {
 // touched: each hold that is the session's only one makes the deadline earlier.
 func (d *deadline) set(end time.Time, every time.Duration) {
 	d.every.Store(int64(every))
-	at := int64(end.Sub(origin))
-	if before := d.at.Swap(at); at < before && int64(time.Since(origin)+end.Sub(d.clock.glance())) < d.looks.Load() {
+	at := int64(end.Sub(began))
+	if before := d.at.Swap(at); at < before && int64(time.Since(began)+end.Sub(d.clock.Glance())) < d.looks.Load() {
 		d.timer.Reset(0) // it would run too late
 	}
 }
 
 // left returns the time until the deadline; zero or less: it has come.
 func (d *deadline) left(now time.Time) time.Duration {
-	return time.Duration(d.at.Load()) - now.Sub(origin)
+	return time.Duration(d.at.Load()) - now.Sub(began)
 }
 
 // watchLease is the timer's function. It ends the session without a mutex.
@@ -48,14 +52,14 @@ func (s *Session) watchLease() {
 	if s.Err() != nil {
 		return
 	}
-	d, now := s.deadline, s.clock.now()
+	d, now := s.deadline, s.clock.Now()
 	left := d.left(now)
 	if left <= 0 {
 		s.end(ErrLeaseOver)
 		return
 	}
 	wait := min(left, time.Duration(d.every.Load()))
-	d.looks.Store(int64(time.Since(origin) + wait))
+	d.looks.Store(int64(time.Since(began) + wait))
 	d.timer.Reset(wait)
 	if d.left(now) < left {
 		d.timer.Reset(0) // the deadline moved closer, and our Reset undid that one's: look again
@@ -66,7 +70,7 @@ func (s *Session) watchLease() {
 // the whole process that may take a moment. It takes no mutex and allocates nothing.
 func (s *Session) Alive() error {
 	if s.ctx.Err() == nil {
-		if s.deadline.left(s.clock.glance()) > 0 {
+		if s.deadline.left(s.clock.Glance()) > 0 {
 			return nil
 		}
 		s.end(ErrLeaseOver)

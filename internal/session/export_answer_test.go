@@ -21,7 +21,7 @@ func (r *Rig) AnswerAsTheSessionEnds(code int32, returned func() bool) {
 	}
 	b := binary.BigEndian.AppendUint32(nil, uint32(r.c.pending.head.xid))
 	b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, 99), uint32(code))
-	if _, err := r.c.handle(b, len(b), r.clock.stamp()); err != nil {
+	if _, err := r.c.handle(b, len(b), r.clock.Stamp()); err != nil {
 		r.c.fail(err)
 	}
 }

@@ -116,7 +116,7 @@ func NewRig() *Rig {
 	}
 	s := newSession(cfg)
 	s.id, s.granted = 7, cfg.Timeout
-	now := s.clock.stamp()
+	now := s.clock.Stamp()
 	s.lease.begin(now, now, cfg.Timeout, true)
 	s.lease.ack(now, now, true)
 	r := &Rig{Session: s}
@@ -161,7 +161,7 @@ func (r *Rig) Answer(code int32, body []byte) error {
 		b := binary.BigEndian.AppendUint32(nil, uint32(xid))
 		b = binary.BigEndian.AppendUint64(b, 99)
 		b = binary.BigEndian.AppendUint32(b, uint32(code))
-		if _, err := r.c.handle(append(b, body...), len(b)+len(body), r.clock.now()); err != nil {
+		if _, err := r.c.handle(append(b, body...), len(b)+len(body), r.clock.Now()); err != nil {
 			r.c.fail(err)
 			return err
 		}
@@ -174,7 +174,7 @@ func (r *Rig) Notify(typ zk.EventType, path string) error {
 	b = binary.BigEndian.AppendUint64(b, 0xffffffffffffffff)
 	b = append(b, 0, 0, 0, 0, 0, 0, 0, byte(typ), 0, 0, 0, 3)
 	body := wire.AppendString(b, path)
-	_, err := r.c.handle(body, len(body), r.clock.now())
+	_, err := r.c.handle(body, len(body), r.clock.Now())
 	return err
 }
 
@@ -231,7 +231,7 @@ func (r *Rig) RefuseAndBreak(err error) {
 	b = binary.BigEndian.AppendUint32(b, uint32(code))
 	var both sync.WaitGroup
 	both.Go(func() {
-		_, err := r.c.handle(b, len(b), r.clock.stamp())
+		_, err := r.c.handle(b, len(b), r.clock.Stamp())
 		r.c.fail(err)
 	})
 	r.until(func() bool { return r.c.pending.n < n })
@@ -243,7 +243,7 @@ func (r *Rig) RefuseAndBreak(err error) {
 
 // GarbleAndBreak has the reader find a reply to no request, and the conn fail for err before the reader has given it up.
 func (r *Rig) GarbleAndBreak(err error) {
-	if _, garbled := r.c.handle(make([]byte, wire.ReplyHeaderLen), wire.ReplyHeaderLen, r.clock.now()); garbled == nil {
+	if _, garbled := r.c.handle(make([]byte, wire.ReplyHeaderLen), wire.ReplyHeaderLen, r.clock.Now()); garbled == nil {
 		panic("the rig's link takes a reply to no request")
 	}
 	r.c.fail(err)
@@ -315,12 +315,11 @@ func (s *Session) HoldMutexes() (release func()) {
 }
 
 // StepClock advances the session's clock by d, as a sleep of the machine does that the system has not reported yet.
-func (s *Session) StepClock(d time.Duration) { s.clock.asleep.Add(int64(d)) }
+func (s *Session) StepClock(d time.Duration) { s.clock.Shift(d, 0) }
 
 // WakeUp makes the session's clock what it was before a sleep of d that has just ended.
 func (s *Session) WakeUp(d time.Duration) {
-	s.clock.asleep.Add(int64(-d))
-	s.clock.apart.Add(int64(-d))
+	s.clock.Shift(-d, -d)
 }
 
 // DigestMD5 is the public package's.

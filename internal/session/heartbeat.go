@@ -26,7 +26,7 @@ const (
 func (c *conn) beat() time.Duration {
 	s := c.s
 	s.mu.Lock()
-	now := s.clock.now()
+	now := s.clock.Now()
 	wait, every := s.lease.timeout/lookPart, s.lease.timeout/idlePingPart
 	if s.retentions > 0 {
 		every = s.lease.timeout / retainedPingPart

@@ -1,8 +1,9 @@
 package session
 
 import (
-	"sync/atomic"
 	"time"
+
+	"github.com/zklock/locker/internal/session/internal/clock"
 )
 
 // The lease clock: until when can the ensemble certainly not have ended the session?
@@ -131,7 +132,7 @@ func (l *lease) begin(sent, at time.Time, timeout time.Duration, fresh bool) {
 	if fresh {
 		l.confirmed = sent // nothing is promised yet
 	} else if shorter {
-		l.confirmed = earlier(l.confirmed, end)
+		l.confirmed = clock.Earlier(l.confirmed, end)
 	}
 	// Forget acknowledgements by the previous server: no write on this connection can confirm them.
 	l.marks = append(l.marks[:0], mark{sent, at.Add(-l.slack), at}) // what follows is not merged with it
@@ -153,24 +154,24 @@ func (l *lease) unanswered(closed bool) bool {
 
 // shorten notes that the leader ends the session at end, perhaps earlier than was confirmed.
 func (l *lease) shorten(end time.Time) {
-	l.confirmed, l.acked = earlier(l.confirmed, end), earlier(l.acked, end)
+	l.confirmed, l.acked = clock.Earlier(l.confirmed, end), clock.Earlier(l.acked, end)
 	l.marks = l.marks[:0]
 }
 
 // ack counts the reply to a request; leader: it was a write, which a majority has.
 func (l *lease) ack(sent, at time.Time, leader bool) {
-	l.acked = later(l.acked, sent.Add(l.timeout))
+	l.acked = clock.Later(l.acked, sent.Add(l.timeout))
 	if leader {
 		n := 0
 		for n < len(l.marks) && !l.marks[n].ready.After(sent) {
 			n++
 		}
 		if n > 0 {
-			l.confirmed = later(l.confirmed, l.marks[n-1].sent.Add(l.timeout))
+			l.confirmed = clock.Later(l.confirmed, l.marks[n-1].sent.Add(l.timeout))
 			l.marks = append(l.marks[:0], l.marks[n:]...)
 		}
 	}
-	ready := later(at.Add(l.settle), sent.Add(l.slack))
+	ready := clock.Later(at.Add(l.settle), sent.Add(l.slack))
 	// Merging only delays a mark's confirmation.
 	if n := len(l.marks); n > 0 && at.Sub(l.marks[n-1].first) < l.slack/mergePart {
 		l.marks[n-1].sent, l.marks[n-1].ready = sent, ready
@@ -185,7 +186,7 @@ func (l *lease) ack(sent, at time.Time, leader bool) {
 // hear counts bytes of a long reply that arrived at time at. They confirm nothing, but keep a session going that is not
 // retained.
 func (l *lease) hear(at time.Time) {
-	l.acked = later(l.acked, at.Add(l.timeout))
+	l.acked = clock.Later(l.acked, at.Add(l.timeout))
 }
 
 // prospect returns when the lease of a retained session would end if a write sent now were acknowledged.
@@ -193,7 +194,7 @@ func (l *lease) prospect(now time.Time) time.Time {
 	then := *l
 	for _, m := range l.marks {
 		if !m.ready.After(now) {
-			then.confirmed = later(then.confirmed, m.sent.Add(l.timeout))
+			then.confirmed = clock.Later(then.confirmed, m.sent.Add(l.timeout))
 		}
 	}
 	return then.end(true)
@@ -217,7 +218,7 @@ func (l *lease) before(allowance func(time.Duration) time.Duration) time.Time {
 	end := l.confirmed.Add(-allowance(l.timeout))
 	for _, sent := range [...]time.Time{l.reattachSent, l.unansweredSent} {
 		if left := min(2*l.tick, l.timeout); !sent.IsZero() {
-			end = earlier(end, sent.Add(left-allowance(left)))
+			end = clock.Earlier(end, sent.Add(left-allowance(left)))
 		}
 	}
 	return end
@@ -234,62 +235,3 @@ func (l *lease) steady() time.Duration {
 
 // thin returns the rest of a lease below which heartbeats become more frequent.
 func (l *lease) thin() time.Duration { return (l.timeout - l.slack) / 4 }
-
-// clock is the time of leases: time.Now, plus the time for which the machine was suspended. Go's monotonic clock stands
-// still while a laptop or a virtual machine sleeps, and a lease measured by it would outlive the session. CLOCK_BOOTTIME
-// runs on, but tests simulate time.Now; so the difference of the two system clocks is added to time.Now. (When a hypervisor
-// pauses a guest, all the guest's clocks may stand still, as QEMU's kvm-clock does: only the ensemble's next answer ends
-// such a lease.)
-type clock struct {
-	asleep atomic.Int64 // nanoseconds, as last read
-	apart  atomic.Int64 // wall − monotonic time, nanoseconds, when it was read
-}
-
-// stamp returns the present instant with the sleep as last read: cheap, and never ahead of now, which is the safe side for
-// the time at which a request was sent.
-func (c *clock) stamp() time.Time { return time.Now().Add(time.Duration(c.asleep.Load())) }
-
-// now returns the present instant; it asks the system how long the machine has slept.
-func (c *clock) now() time.Time {
-	apart := wallAhead(time.Now()) // first: a sleep in between is then asked for once more, not missed
-	c.asleep.Store(int64(suspended()))
-	c.apart.Store(apart)
-	return c.stamp()
-}
-
-// glance is now without its system calls, unless the machine may have slept since the last now. When a machine wakes, the
-// kernel moves the wall clock and CLOCK_BOOTTIME forward by the same step, but not the monotonic clock: as long as wall and
-// monotonic time are equally far apart, to a millisecond, it has not slept. A wall clock that is set, or slewed, only causes
-// a call of now. One that is set back by just the length of a sleep hides that sleep until the heartbeat calls now.
-func (c *clock) glance() time.Time {
-	t := time.Now()
-	if d := wallAhead(t) - c.apart.Load(); d < int64(-time.Millisecond) || d > int64(time.Millisecond) {
-		return c.now()
-	}
-	return t.Add(time.Duration(c.asleep.Load()))
-}
-
-var origin = time.Now() // some instant with both readings
-
-// wallAhead returns how far the wall clock of t is ahead of its monotonic reading, up to a constant.
-func wallAhead(t time.Time) int64 { return t.UnixNano() - int64(t.Sub(origin)) }
-
-// local converts an instant of this clock to one comparable with time.Now.
-func (c *clock) local(t time.Time) time.Time {
-	c.glance() // the machine may have slept
-	return t.Add(-time.Duration(c.asleep.Load()))
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}

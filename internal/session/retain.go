@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session/internal/clock"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -51,7 +52,7 @@ func (s *Session) Retain(ctx context.Context, nodes ...string) (*Retention, erro
 		if checked { // the leader has just confirmed: an eighth or, if writes are slow, what the next heartbeat needs
 			enough = max(t/minPart, min(s.writeTook+t/10, t/2))
 		}
-		if s.lease.end(true).Sub(s.clock.now()) >= enough {
+		if s.lease.end(true).Sub(s.clock.Now()) >= enough {
 			r := s.retainLocked(nodes)
 			s.mu.Unlock()
 			return r, nil
@@ -76,7 +77,7 @@ func (s *Session) retainLocked(nodes []string) *Retention {
 	r := &Retention{s: s, nodes: nodes}
 	r.place = s.toCheck.PushBack(r)
 	if s.retentions++; s.retentions == 1 {
-		s.retainedSince = s.clock.stamp()
+		s.retainedSince = s.clock.Stamp()
 		s.moveDeadlineLocked()
 	}
 	return r
@@ -167,7 +168,7 @@ func (c *conn) beatDueLocked(now time.Time) time.Duration {
 	case left < s.lease.thin():
 		return last.Add(s.lease.timeout / 20).Sub(now)
 	case left >= s.lease.thin()+s.writeTook:
-		last = later(last, s.retainedSince)
+		last = clock.Later(last, s.retainedSince)
 	}
 	return last.Add(s.lease.beatEvery()).Sub(now)
 }

@@ -9,13 +9,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/zklock/locker/internal/session/internal/clock"
 )
 
 // Session is one ZooKeeper session: it survives the loss of connections and servers, and ends once, for good. Its methods
 // may be called concurrently.
 type Session struct {
 	cfg        config
-	clock      clock
+	clock      clock.Clock
 	deadline   *deadline // the end of the session; moves with the lease
 	dialer     *dialer
 	driver     *driver
@@ -129,7 +131,7 @@ func (s *Session) TickTime() time.Duration {
 func (s *Session) SafeUntil() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.clock.local(s.lease.safeUntil())
+	return s.clock.Local(s.lease.safeUntil())
 }
 
 // Server returns the address of the connected server, or "" if there is none.

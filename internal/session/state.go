@@ -11,7 +11,7 @@ import (
 //	any                       → Over           end: for the first cause that comes, in the context and without a mutex
 
 func (s *Session) connectedLocked(c *conn) {
-	s.state, s.conn, c.upAt = Connected, c, s.clock.stamp()
+	s.state, s.conn, c.upAt = Connected, c, s.clock.Stamp()
 	close(s.ready)
 	s.noteLocked(Change{State: Connected, ID: s.id, Addr: c.server, Timeout: s.granted})
 }

@@ -1,4 +1,4 @@
-package session_test
+package clock_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/internal/clock"
 )
 
 // A delay of the thread between the readings of the two clocks looks like a sleep of the machine, and would end the lease.
@@ -21,7 +21,7 @@ func TestOfDelayedReadingsOfTheTwoClocksTheSmallestDifferenceCounts(t *testing.T
 		"four slow ones":               {[]time.Duration{2 * time.Second, time.Millisecond, time.Minute, 30 * time.Second}, slept + time.Millisecond},
 	} {
 		now, n := time.Duration(0), 0
-		got := session.LeastApart(func() (m0, b, m1 int64, ok bool) {
+		got := clock.LeastApart(func() (m0, b, m1 int64, ok bool) {
 			m0 = int64(now)
 			now += c.delays[n]
 			n++
@@ -30,5 +30,5 @@ func TestOfDelayedReadingsOfTheTwoClocksTheSmallestDifferenceCounts(t *testing.T
 		require.Equal(t, c.want, got, name)
 		require.Len(t, c.delays, n, name)
 	}
-	require.Zero(t, session.LeastApart(func() (m0, b, m1 int64, ok bool) { return 1, 2, 3, false }), "a kernel without the clock")
+	require.Zero(t, clock.LeastApart(func() (m0, b, m1 int64, ok bool) { return 1, 2, 3, false }), "a kernel without the clock")
 }
