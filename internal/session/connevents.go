@@ -22,30 +22,9 @@ func (s *Session) mayConnect(id int64, sent time.Time) (zxid int64, err error) {
 		return 0, fmt.Errorf("session: the driver asks for session %#x, and this one is %#x", id, s.id)
 	}
 	if id != 0 {
-		s.lease.reattach(sent)
-		s.moveDeadlineLocked()
+		s.lease.Reattach(sent)
 	}
 	return s.zxid, nil
-}
-
-func (s *Session) moveDeadlineLocked() {
-	s.deadline.set(s.lease.end(s.retentions > 0), s.lease.timeout/lookPart)
-}
-
-// mayGrantLocked checks the timeout that a server grants. A server grants a new session more than was asked for only if its
-// minSessionTimeout is more; by default that is two ticks. If it is more than two ticks, as the caller gave them or another
-// server showed them, the caller has to ask for that much. (A session that is taken over keeps the shorter timeout: see
-// lease.begin.)
-func (s *Session) mayGrantLocked(granted time.Duration) error {
-	switch {
-	case s.id == 0 && granted > max(s.cfg.Timeout, 2*s.lease.tick):
-		return fmt.Errorf("granted a session timeout of %v, and %v was asked for: if the servers' minSessionTimeout is above two ticks, ask for that much",
-			granted, s.cfg.Timeout)
-	case granted < s.lease.tick:
-		return fmt.Errorf("granted a session timeout of %v, which is shorter than a server tick of %v: "+
-			"ask for at least two ticks, and give the ensemble's tickTime as the server tick", granted, s.lease.tick)
-	}
-	return nil
 }
 
 // shaken takes the answer to the handshake that was sent at sent.
@@ -67,17 +46,15 @@ func (s *Session) shaken(r wire.ConnectResponse, sent time.Time) error {
 		return fmt.Errorf("%w: handshake answered with session 0x0", ErrGarbled)
 	}
 	granted := time.Duration(r.TimeoutMs) * time.Millisecond
-	if err := s.mayGrantLocked(granted); err != nil {
-		if s.id != 0 { // the leader counts this timeout from now on
-			s.lease.shorten(sent.Add(granted))
-			s.moveDeadlineLocked()
+	fresh := s.id == 0
+	if err := s.lease.MayGrant(granted, fresh); err != nil {
+		if !fresh {
+			s.lease.Refuse(sent, granted)
 		}
 		return err
 	}
-	fresh := s.id == 0
 	s.id, s.granted = r.ID, granted
-	s.lease.begin(sent, s.clock.Stamp(), granted, fresh)
-	s.moveDeadlineLocked()
+	s.lease.Begin(sent, granted, fresh)
 	return nil
 }
 
@@ -114,10 +91,10 @@ func (s *Session) connDown(c *conn, err error) {
 		s.disconnectedLocked(err)
 	}
 	if up && errors.Is(err, errSilent) {
-		s.stalls = min(s.stalls+1, maxStalls)
+		s.lease.Silent()
 	}
-	if s.latest == c && s.lease.unanswered(errors.Is(err, errUnanswered)) {
-		s.moveDeadlineLocked()
+	if s.latest == c {
+		s.lease.Unanswered(errors.Is(err, errUnanswered))
 	}
 	s.mu.Unlock()
 	if lasted {
@@ -140,7 +117,6 @@ func (s *Session) notified(zxid int64) {
 
 func (s *Session) hear(at time.Time) {
 	s.mu.Lock()
-	s.lease.hear(at)
-	s.moveDeadlineLocked()
+	s.lease.Hear(at)
 	s.mu.Unlock()
 }

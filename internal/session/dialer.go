@@ -49,7 +49,7 @@ func (d *dialer) limit() time.Duration {
 	d.mu.Unlock()
 	least := attempt(d.s.cfg.Timeout)
 	d.s.mu.Lock()
-	remaining, retained := d.s.lease.end(true).Sub(d.s.clock.Now()), d.s.retentions > 0
+	remaining, retained := d.s.lease.Left(), d.s.lease.Retained()
 	d.s.mu.Unlock()
 	switch {
 	case !retained:

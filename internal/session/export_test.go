@@ -13,51 +13,18 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session/internal/lease"
 	"github.com/zklock/locker/internal/session/internal/wire"
 	public "github.com/zklock/locker/session"
 )
 
 // What the tests of this package use of its unexported code; they have no other access to it.
 
-// Lease is the lease clock.
-type Lease struct{ l lease }
-
-// MaxMarks bounds its memory.
-const MaxMarks = maxMarks
-
 // MaxFrame bounds a frame from the server.
 const MaxFrame = maxFrame
 
 // Burst is how many requests of one call are waited for together.
 const Burst = burst
-
-func (l *Lease) Begin(sent time.Time, timeout, tick time.Duration) {
-	l.l.tick = tick
-	l.l.begin(sent, sent, timeout, true)
-	l.l.ack(sent, sent, true) // the write that made it
-}
-
-// Open is the handshake of a new session.
-func (l *Lease) Open(sent, at time.Time, timeout, tick time.Duration) {
-	l.l.tick = tick
-	l.l.begin(sent, at, timeout, true)
-}
-
-// Reattach is the request of a handshake that re-attaches the session; Unanswered says that it gets no answer.
-func (l *Lease) Reattach(sent time.Time) { l.l.reattach(sent) }
-func (l *Lease) Unanswered(closed bool)  { l.l.unanswered(closed) }
-
-// Resume is the answer to a handshake that re-attached the session.
-func (l *Lease) Resume(sent, at time.Time, timeout, tick time.Duration) {
-	l.l.tick = tick
-	l.l.begin(sent, at, timeout, false)
-}
-func (l *Lease) Ack(sent, at time.Time, leader bool) { l.l.ack(sent, at, leader) }
-func (l *Lease) SafeUntil() time.Time                { return l.l.safeUntil() }
-func (l *Lease) End(retained bool) time.Time         { return l.l.end(retained) }
-func (l *Lease) Acked() time.Time                    { return l.l.acked }
-func (l *Lease) Confirmed() time.Time                { return l.l.confirmed }
-func (l *Lease) Marks() int                          { return len(l.l.marks) }
 
 // WatchedPaths returns the number of paths in the watch table, without those that the next connection will drop.
 func (s *Session) WatchedPaths() (n int) {
@@ -96,9 +63,13 @@ func (w *Watch) Fired() <-chan struct{} {
 	return fired
 }
 
-// Attempt and Patience are the bounds that follow from a timeout.
-func Attempt(timeout time.Duration) time.Duration  { return attempt(timeout) }
-func Patience(timeout time.Duration) time.Duration { return firstPatience(timeout) }
+// Attempt is a bound that follows from a timeout.
+func Attempt(timeout time.Duration) time.Duration { return attempt(timeout) }
+
+// Patience is the first patience of a session that nothing retains.
+func Patience(timeout time.Duration) time.Duration {
+	return lease.NewKeeper(timeout, 0, nil, nil).Patience()
+}
 
 // Rig is a session without a driver, and with one conn, on which a test plays the server: it sees every frame that the conn
 // would write, and supplies what the conn would read.
@@ -117,8 +88,8 @@ func NewRig() *Rig {
 	s := newSession(cfg)
 	s.id, s.granted = 7, cfg.Timeout
 	now := s.clock.Stamp()
-	s.lease.begin(now, now, cfg.Timeout, true)
-	s.lease.ack(now, now, true)
+	s.lease.Begin(now, cfg.Timeout, true)
+	s.lease.Ack(now, now, true)
 	r := &Rig{Session: s}
 	r.connect(sink{}, "rig:1")
 	r.connUp(r.c)
@@ -133,7 +104,7 @@ func (r *Rig) connect(netConn net.Conn, server string) {
 
 // Stop stops the rig's clocks.
 func (r *Rig) Stop() {
-	r.deadline.timer.Stop()
+	r.deadline.Stop()
 }
 
 // Woken is signalled when requests have been queued, and when the link has failed.

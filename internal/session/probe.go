@@ -82,7 +82,7 @@ func (s *Session) findTick(server string, limit time.Duration) error {
 		return errors.Join(err, p.conn.Close())
 	}
 	s.mu.Lock()
-	s.lease.tick = p.Tick()
+	s.lease.FoundTick(p.Tick())
 	s.mu.Unlock()
 	_ = p.Close() // if it fails, the probe's session runs out by itself
 	return nil

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/session/internal/clock"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -47,17 +46,13 @@ func (s *Session) Retain(ctx context.Context, nodes ...string) (*Retention, erro
 			return nil, err
 		}
 		s.mu.Lock()
-		t := s.lease.timeout
-		enough := t / freshPart
-		if checked { // the leader has just confirmed: an eighth or, if writes are slow, what the next heartbeat needs
-			enough = max(t/minPart, min(s.writeTook+t/10, t/2))
-		}
-		if s.lease.end(true).Sub(s.clock.Now()) >= enough {
+		t := s.lease.Timeout()
+		if s.lease.Enough(checked) {
 			r := s.retainLocked(nodes)
 			s.mu.Unlock()
 			return r, nil
 		}
-		c, slow := s.conn, s.writeTook > t/minPart
+		c, slow := s.conn, s.lease.Slow()
 		s.mu.Unlock()
 		if checked && slow && c != nil {
 			c.fail(errThin)
@@ -72,14 +67,10 @@ func (s *Session) Retain(ctx context.Context, nodes ...string) (*Retention, erro
 	}
 }
 
-// retainLocked counts one more holder. The heartbeat looks within a twentieth of the timeout.
 func (s *Session) retainLocked(nodes []string) *Retention {
 	r := &Retention{s: s, nodes: nodes}
 	r.place = s.toCheck.PushBack(r)
-	if s.retentions++; s.retentions == 1 {
-		s.retainedSince = s.clock.Stamp()
-		s.moveDeadlineLocked()
-	}
+	s.lease.Retain()
 	return r
 }
 
@@ -92,9 +83,7 @@ func (r *Retention) Release() {
 	}
 	r.nodes, r.missing, r.onMissing = nil, "", nil
 	r.s.toCheck.Remove(r.place)
-	if r.s.retentions--; r.s.retentions == 0 {
-		r.s.moveDeadlineLocked()
-	}
+	r.s.lease.Release()
 }
 
 // OnMissing has fn called, in a goroutine of the session's, should a heartbeat find one of the znodes missing, or have found it
@@ -152,23 +141,11 @@ func (c *conn) beatLocked(now time.Time) *request {
 	return req
 }
 
-// beatDueLocked returns the time until the next heartbeat is due: lease.beatEvery after the latest of three instants: the
-// latest acknowledged write was sent; the latest heartbeat, perhaps still unanswered, was queued; the first hold began, so
-// that a short hold costs no heartbeat. If no more of the lease is left than a write takes beyond lease.thin, only the first
-// two count. When the lease runs thin: a twentieth of the timeout after the later of the first two. At once on a connection
-// whose handshake no write has confirmed. Never when toCheck is empty: the loss of all that was held has been reported.
+// beatDueLocked returns the time until the next heartbeat on c is due. Never when toCheck is empty: the loss of all that was
+// held has been reported.
 func (c *conn) beatDueLocked(now time.Time) time.Duration {
-	s, last := c.s, c.lastWrite
-	left := s.lease.end(true).Sub(now)
-	switch {
-	case s.toCheck.Len() == 0:
+	if c.s.toCheck.Len() == 0 {
 		return math.MaxInt64
-	case last.IsZero():
-		return 0
-	case left < s.lease.thin():
-		return last.Add(s.lease.timeout / 20).Sub(now)
-	case left >= s.lease.thin()+s.writeTook:
-		last = clock.Later(last, s.retainedSince)
 	}
-	return last.Add(s.lease.beatEvery()).Sub(now)
+	return c.s.lease.BeatDue(now, c.lastWrite)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/session/internal/clock"
+	"github.com/zklock/locker/internal/session/internal/lease"
 )
 
 // Session is one ZooKeeper session: it survives the loss of connections and servers, and ends once, for good. Its methods
@@ -18,7 +19,7 @@ import (
 type Session struct {
 	cfg        config
 	clock      clock.Clock
-	deadline   *deadline // the end of the session; moves with the lease
+	deadline   *lease.Deadline // the end of the session; moves with the lease
 	dialer     *dialer
 	driver     *driver
 	watches    *watches
@@ -38,22 +39,18 @@ type Session struct {
 	attaching sync.Once // sets attached, which locks use
 	attached  any
 
-	mu            sync.Mutex // guards what follows
-	state         State      // never Over: see State
-	id            int64
-	granted       time.Duration // the timeout, by the latest handshake
-	lease         lease
-	zxid          int64 // the latest seen, in replies and notifications; see watches.answered
-	unseen        bool  // a notification without a zxid has come, and no reply with a zxid since
-	conn          *conn // carries requests; nil unless Connected
-	latest        *conn // the latest dialled, perhaps still shaking hands
-	ready         chan struct{}
-	retentions    int // not yet released: while there is one, the session is retained
-	retainedSince time.Time
-	toCheck       list.List     // of the *Retentions whose znodes heartbeats check, the next one first
-	writeTook     time.Duration // duration of the latest acknowledged write
-	backoff       backoff
-	stalls        int // conns given up for silence since the last prompt reply to a write
+	mu      sync.Mutex // guards what follows
+	state   State      // never Over: see State
+	id      int64
+	granted time.Duration // the timeout, by the latest handshake
+	lease   *lease.Keeper
+	zxid    int64 // the latest seen, in replies and notifications; see watches.answered
+	unseen  bool  // a notification without a zxid has come, and no reply with a zxid since
+	conn    *conn // carries requests; nil unless Connected
+	latest  *conn // the latest dialled, perhaps still shaking hands
+	ready   chan struct{}
+	toCheck list.List // of the *Retentions whose znodes heartbeats check, the next one first
+	backoff backoff
 }
 
 // Open opens a session with the ensemble of the connect string ("zk1:2181,zk2:2181/chroot") and waits for its first
@@ -92,9 +89,10 @@ func Start(connect string, conf Config) (*Session, error) {
 }
 
 func newSession(cfg config) *Session {
-	s := &Session{cfg: cfg, lease: lease{tick: cfg.TickTime}, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
+	s := &Session{cfg: cfg, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
-	s.deadline = newDeadline(&s.clock, s.watchLease)
+	s.deadline = lease.NewDeadline(s.ctx, &s.clock, func() { s.end(ErrLeaseOver) })
+	s.lease = lease.NewKeeper(cfg.Timeout, cfg.TickTime, &s.clock, s.deadline)
 	s.dialer = &dialer{s: s, tried: map[string]error{}}
 	s.watches = newWatches(s)
 	s.ephemerals = newEphemerals(min(mostRoom, cfg.JuteMaxBuffer/2), len(cfg.chroot))
@@ -121,7 +119,7 @@ func (s *Session) Timeout() time.Duration {
 func (s *Session) TickTime() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lease.tick
+	return s.lease.Tick()
 }
 
 // SafeUntil returns the instant, on the local clock, before which the ensemble can't have ended the session by itself, as
@@ -131,7 +129,7 @@ func (s *Session) TickTime() time.Duration {
 func (s *Session) SafeUntil() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.clock.Local(s.lease.safeUntil())
+	return s.clock.Local(s.lease.SafeUntil())
 }
 
 // Server returns the address of the connected server, or "" if there is none.
@@ -149,6 +147,18 @@ func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
 // Err returns nil while the session lasts, then why it ended: ErrExpired, ErrLeaseOver, ErrAuth or ErrClosed.
 func (s *Session) Err() error { return context.Cause(s.ctx) }
+
+// Alive returns Err after a look at the clock, without waiting for a timer to notice that the lease is over: after a stop of
+// the whole process that may take a moment. It takes no mutex and allocates nothing.
+func (s *Session) Alive() error {
+	if s.ctx.Err() == nil {
+		if s.deadline.Left() > 0 {
+			return nil
+		}
+		s.end(ErrLeaseOver)
+	}
+	return s.Err()
+}
 
 // Context returns a context that ends with the session; its cause is Err.
 func (s *Session) Context() context.Context { return s.ctx }
@@ -185,7 +195,7 @@ func (s *Session) spawnLocked(fn func()) bool {
 // shutdown makes the driver close the connection, then closes it by force, and joins everything. Close waits for it.
 func (s *Session) shutdown() {
 	defer close(s.joined)
-	s.deadline.timer.Stop()
+	s.deadline.Stop()
 	s.mu.Lock() // from here on spawn and dialled find the session over
 	latest, connected := s.latest, s.conn != nil
 	s.noteLocked(Change{State: Over, ID: s.id, Err: s.Err()})

@@ -1,4 +1,4 @@
-package session_test
+package lease_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/internal/lease"
 )
 
 // world is a small model of a session's environment: a client, the server that it is connected to, the leader, which expires
@@ -26,7 +26,7 @@ type world struct {
 	rate float64       // speed of the client's clock
 
 	timeout, tick time.Duration
-	lease         session.Lease
+	lease         lease.Lease
 
 	events []event
 
@@ -315,7 +315,7 @@ func (w *world) check() error {
 	if safe > w.expiry+time.Microsecond {
 		return fmt.Errorf("at %v the lease is said to be safe until %v, and the leader ends the session at %v", w.now, safe, w.expiry)
 	}
-	if n := w.lease.Marks(); n > session.MaxMarks {
+	if n := w.lease.Marks(); n > lease.MaxMarks {
 		return fmt.Errorf("%d marks", n)
 	}
 	if w.local {

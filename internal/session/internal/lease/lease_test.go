@@ -1,4 +1,4 @@
-package session_test
+package lease_test
 
 import (
 	"math"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/internal/lease"
 )
 
 // at returns the instant s seconds after the beginning of a test.
@@ -42,7 +42,7 @@ func TestAnAcknowledgementCountsOnceALaterRoundTripThroughTheLeaderHas(t *testin
 		"merged marks: the later sending":  {[]acked{{1, 1.1, false}, {1.1, 1.2, false}, {3.2, 3.35, true}}, 13.2, 11.1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var l session.Lease
+			var l lease.Lease
 			l.Begin(at(0), 10*time.Second, time.Second)
 			for _, a := range c.acks {
 				l.Ack(at(a.sent), at(a.at), a.leader)
@@ -57,7 +57,7 @@ func TestAnAcknowledgementCountsOnceALaterRoundTripThroughTheLeaderHas(t *testin
 }
 
 func TestAHandshakeIsConfirmedByTheNextWriteAndForgetsTheOldServersAcknowledgements(t *testing.T) {
-	var l session.Lease
+	var l lease.Lease
 	l.Begin(at(0), 10*time.Second, time.Second)
 	require.Equal(t, at(10), l.Confirmed(), "a new session is made by a write")
 	l.Ack(at(4), at(4.1), false)
@@ -70,7 +70,7 @@ func TestAHandshakeIsConfirmedByTheNextWriteAndForgetsTheOldServersAcknowledgeme
 }
 
 func TestAShortTimeoutProvesAShorterTick(t *testing.T) {
-	var l session.Lease
+	var l lease.Lease
 	l.Begin(at(0), time.Second, 2*time.Second)
 	l.Ack(at(0.1), at(0.2), false)
 	l.Ack(at(0.69), at(0.7), true)
@@ -86,13 +86,13 @@ func TestMemoryOfALeaseIsBoundedAndItStillConfirmsSomethingRecent(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			const timeout, tick = 10 * time.Second, time.Second
-			var l session.Lease
+			var l lease.Lease
 			l.Begin(at(0), timeout, tick)
 			now := at(0)
 			for n := 0; now.Before(at(3600)) && n < 50_000; n++ { // an hour, or many replies, without confirmation by the leader
 				now = now.Add(every)
 				l.Ack(now.Add(-time.Millisecond), now, false)
-				if l.Marks() > session.MaxMarks {
+				if l.Marks() > lease.MaxMarks {
 					require.FailNow(t, "grows", "%d marks", l.Marks())
 				}
 			}
