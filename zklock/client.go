@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	zksession "github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/session"
 )
@@ -107,9 +107,9 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// ended is zksession.Ended for the end of ctx, or else of the Client.
+// ended is failure.Ended for the end of ctx, or else of the Client.
 func (c *Client) ended(ctx context.Context, what error) error {
-	return zksession.Ended(ctx, context.Cause(c.ctx), what)
+	return failure.Ended(ctx, context.Cause(c.ctx), what)
 }
 
 // countEnd has Close wait for one more call of ends.Done. False: Close came first.

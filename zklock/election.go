@@ -13,6 +13,7 @@ import (
 	"github.com/zklock/locker/internal/contender"
 	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/recipe"
 )
 
@@ -114,7 +115,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		case ctx.Err() != nil, errors.Is(cause, ErrClosed):
 			return e.fail("run", e.c.ended(ctx, err))
 		}
-		if leadErr != nil && !session.IsOne(leadErr, context.Canceled, ErrLost) { // more than the end of its context
+		if leadErr != nil && !failure.IsOne(leadErr, context.Canceled, ErrLost) { // more than the end of its context
 			c.log.Warn("lead failed after its term was lost, and campaigns again", "path", e.path, "error", leadErr)
 		}
 		if time.Since(began) < time.Second { // a term that is lost at once must not spin
@@ -126,7 +127,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 // hopeless reports whether every further campaign, or read of an observer, would fail with err as well. What else a server
 // answers, or garbles, may be better the next time, or on another server.
 func hopeless(err error) bool {
-	return session.IsOne(err, ErrClosed, ErrPath, ErrInvalid, ErrConflict, ErrDeadlock, ErrBusy, ErrTooLarge, ErrAuth,
+	return failure.IsOne(err, ErrClosed, ErrPath, ErrInvalid, ErrConflict, ErrDeadlock, ErrBusy, ErrTooLarge, ErrAuth,
 		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrBadArguments)
 }
 
@@ -208,7 +209,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 				return
 			case ctx.Err() != nil, e.c.ctx.Err() != nil, s == nil:
 				err = e.c.ended(ctx, err)
-			case session.IsOne(err, s.Err()):
+			case failure.IsOne(err, s.Err()):
 				continue // in the next session
 			case !hopeless(err):
 				e.c.log.Warn("observing an election failed, and goes on", "path", e.path, "error", err)

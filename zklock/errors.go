@@ -10,6 +10,7 @@ import (
 
 	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/text"
 )
 
@@ -24,9 +25,9 @@ var (
 	// ErrLeaseOver says that nothing was heard for so long that the ensemble may have ended the session.
 	ErrLeaseOver = session.ErrLeaseOver
 	// ErrNodeDeleted says that another client deleted the hold's znode, as admin.Evict does, or ended its session by force.
-	ErrNodeDeleted error = session.Loss("zklock: the lock's znode was deleted by somebody else")
+	ErrNodeDeleted error = failure.Loss("zklock: the lock's znode was deleted by somebody else")
 	// ErrMaxHold says that WithMaxHold's time was over.
-	ErrMaxHold error = session.Loss("zklock: held for longer than the maximum")
+	ErrMaxHold error = failure.Loss("zklock: held for longer than the maximum")
 )
 
 // Failures of a call.

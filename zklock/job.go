@@ -13,6 +13,7 @@ import (
 
 	"github.com/zklock/locker/internal/contender"
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 )
 
 // Job is a job that the fleet does once: once for each key (Once), or not again within some time (Every). A lock alone is not
@@ -146,7 +147,7 @@ func (j *Job) forget(ctx context.Context, key string) (found bool, err error) {
 				return err
 			}
 			err = remove(ctx, s, dir, at.Version, node, r.version)
-			if found = err == nil; found || !session.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode) {
+			if found = err == nil; found || !failure.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode) {
 				return err
 			}
 		}

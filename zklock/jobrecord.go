@@ -16,6 +16,7 @@ import (
 
 	"github.com/zklock/locker/internal/contender"
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/text"
 )
 
@@ -183,7 +184,7 @@ func (j *Job) open(ctx context.Context, s *session.Session, dir string) error {
 			}
 		}
 		again := errors.Is(err, session.ErrNoReply) && ctx.Err() == nil && s.Err() == nil
-		if err != nil && !again && !session.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode, zk.ErrNodeExists) {
+		if err != nil && !again && !failure.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode, zk.ErrNodeExists) {
 			return hide(err, ErrUnknownOutcome) // of no run
 		}
 	}
@@ -213,7 +214,7 @@ func (j *Job) pages(ctx context.Context, s *session.Session, fn func(dir string,
 		return needChroot(ctx, s)
 	}
 	for i := 0; i < len(names) && err == nil; {
-		if err = j.page(ctx, s, names[i], fn); !session.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode) {
+		if err = j.page(ctx, s, names[i], fn); !failure.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode) {
 			i++
 		} else {
 			err = ctx.Err()
@@ -382,7 +383,7 @@ func (r *recording) put(ctx context.Context, began time.Time, underWay bool) (Jo
 			return r.mine(data, *resps[len(resps)-1].Stat)
 		case errors.Is(err, session.ErrNoReply) && ctx.Err() == nil && r.h.Err() == nil:
 			continue // that can still be found out
-		case !session.IsOne(err, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoNode):
+		case !failure.IsOne(err, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoNode):
 			return JobRun{}, before.Add(err)
 		}
 		// The run was written by our unanswered write, or the record changed by a client that does not hold the lock.

@@ -14,6 +14,7 @@ import (
 	"github.com/zklock/locker/internal/contender"
 	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
 )
@@ -248,7 +249,7 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, caller queue.Caller) (
 			continue // at the end of the line
 		case errors.Is(err, ErrNoRoom):
 			return nil, fmt.Errorf("%w: open another Client for more locks", err)
-		case !session.IsOne(err, ctx.Err(), ErrLost, ErrClosed, queue.ErrGone): // an answer, whatever has ended since
+		case !failure.IsOne(err, ctx.Err(), ErrLost, ErrClosed, queue.ErrGone): // an answer, whatever has ended since
 			return nil, err
 		case ctx.Err() != nil, l.c.ctx.Err() != nil, errors.Is(err, ErrAuth): // the next session would not do
 			return nil, l.c.ended(ctx, err)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 )
 
 // Mutex is a lock that one holder in the whole fleet can have.
@@ -147,7 +147,7 @@ func (e notRunError) Is(target error) bool { return target == ErrNotRun }
 
 // hide returns err so that it does not match hidden any more: a nested call's error is not the outer call's.
 func hide(err error, hidden ...error) error {
-	if session.IsOne(err, hidden...) {
+	if failure.IsOne(err, hidden...) {
 		return &hidingError{err, hidden}
 	}
 	return err

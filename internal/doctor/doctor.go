@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 )
@@ -133,7 +134,7 @@ func Examine(ctx context.Context, connect string, conf Config) (*Report, error) 
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("doctor: %w", session.Ended(ctx, nil, fmt.Errorf("examining %s", connect)))
+		return nil, fmt.Errorf("doctor: %w", failure.Ended(ctx, nil, fmt.Errorf("examining %s", connect)))
 	}
 	r.Findings = x.findings(r)
 	return r, nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zktest"
@@ -102,7 +103,7 @@ func TestALeftoverOfAnotherKindIsIgnored(t *testing.T) {
 func TestTheEndOfAWaitIsFoundInItsError(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("own reason"))
-	err := fmt.Errorf("lock: %w", session.Ended(ctx, nil, queue.LineError{Line: queue.Line{Ahead: 2, Who: "host:7"}}))
+	err := fmt.Errorf("lock: %w", failure.Ended(ctx, nil, queue.LineError{Line: queue.Line{Ahead: 2, Who: "host:7"}}))
 	require.ErrorIs(t, err, context.Canceled)
 	var line queue.LineError
 	require.ErrorAs(t, err, &line)

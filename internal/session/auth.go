@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -37,7 +38,7 @@ func (c *conn) negotiate() error {
 	for {
 		token, done, err := run.Step(ctx, challenge)
 		if err != nil {
-			return fmt.Errorf("SASL %s: %w", mechanism.Name(), plain(err))
+			return fmt.Errorf("SASL %s: %w", mechanism.Name(), failure.Plain(err))
 		}
 		if done && token == nil {
 			return nil
@@ -52,7 +53,7 @@ func (c *conn) negotiate() error {
 		}
 		d := wire.Decoder{B: r.reply}
 		if challenge = d.Bytes(); d.Err != nil {
-			return fmt.Errorf("%w: reply to SASL: %w", ErrGarbled, d.Err)
+			return fmt.Errorf("%w: reply to SASL: %w", failure.ErrGarbled, d.Err)
 		}
 		if done {
 			return nil
@@ -77,7 +78,7 @@ func (c *conn) present(r *request, what string) error {
 		return r.err
 	}
 	if r.header.Code != wire.CodeOK {
-		err := fmt.Errorf("%w: %s at %s", ErrAuth, what, c.server)
+		err := fmt.Errorf("%w: %s at %s", failure.ErrAuth, what, c.server)
 		c.s.end(err)
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/zklock/locker/internal/session/failure"
 )
 
 // Reads of many children of one znode. Other clients have chosen their number, names and data; the names come from the
@@ -106,9 +107,9 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 		select { // one batch at a time
 		case s.looking <- struct{}{}:
 		case <-ctx.Done():
-			return &OpError{Op: "read", Path: dir, Err: s.ended(ctx, errOthersRead)}
+			return &failure.OpError{Op: "read", Path: dir, Err: s.ended(ctx, errOthersRead)}
 		case <-s.ctx.Done():
-			return &OpError{Op: "read", Path: dir, Err: s.ended(ctx, errOthersRead)}
+			return &failure.OpError{Op: "read", Path: dir, Err: s.ended(ctx, errOthersRead)}
 		}
 		err := s.run(ctx, requests...)
 		<-s.looking
@@ -116,7 +117,7 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 			return err
 		}
 		for k, a := range batch {
-			if err := a.resolve(s, nil); errors.Is(err, ErrGarbled) {
+			if err := a.resolve(s, nil); errors.Is(err, failure.ErrGarbled) {
 				return err
 			}
 			if !take(from+k, a.Value, a.Err) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -85,8 +86,6 @@ const (
 	readerBuffer = 2 << 10
 )
 
-var errUnanswered = errors.New("closed the connection without an answer to the handshake: no quorum, too many clients, or a port that wants TLS?")
-
 func newConn(s *Session, netConn net.Conn, server string, limit time.Duration) *conn {
 	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, readerBuffer), replies: map[replyKey]int{},
 		wake: make(chan struct{}, 1)}
@@ -116,7 +115,7 @@ func (c *conn) shakeHands(frame []byte) error {
 func (c *conn) handshake(body []byte) error {
 	r, err := wire.ParseConnectResponse(body)
 	if err != nil {
-		return fmt.Errorf("%w: handshake: %w", ErrGarbled, err)
+		return fmt.Errorf("%w: handshake: %w", failure.ErrGarbled, err)
 	}
 	if err := c.s.shaken(r, c.began); err != nil { // after this the driver must get the response too
 		return err
@@ -129,7 +128,7 @@ func (c *conn) handshake(body []byte) error {
 		return nil
 	}
 	if !c.s.spawn(c.run) {
-		return ErrClosed
+		return failure.ErrClosed
 	}
 	return nil
 }
@@ -160,7 +159,7 @@ func (c *conn) fail(err error) {
 	// First, so that a call that wakes, whatever woke it, does not find this conn again.
 	c.s.connDown(c, err)
 	for r := unsent.pop(); r != nil; r = unsent.pop() {
-		r.fail(ErrNotSent)
+		r.fail(failure.ErrNotSent)
 	}
 	for r := pending.pop(); r != nil; r = pending.pop() {
 		c.failCalls(r, err)
@@ -177,7 +176,7 @@ func (c *conn) failCalls(r *request, err error) {
 			w.unreadable = r.unreadable
 			w.fail(fmt.Errorf("%s: %w", c.server, r.unreadable))
 		} else {
-			w.fail(fmt.Errorf("%w (%s: %w)", ErrConnection, c.server, err))
+			w.fail(fmt.Errorf("%w (%s: %w)", failure.ErrConnection, c.server, err))
 		}
 	}
 }

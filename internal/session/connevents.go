@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -30,9 +31,9 @@ func (s *Session) mayConnect(id int64, sent time.Time) (zxid int64, err error) {
 // shaken takes the answer to the handshake that was sent at sent.
 func (s *Session) shaken(r wire.ConnectResponse, sent time.Time) error {
 	if ours := s.ID(); ours != 0 && r.ID != ours {
-		err := ErrExpired
+		err := failure.ErrExpired
 		if r.ID != 0 { // as from a server that can't resume ours; the new one, without znodes, is left to expire
-			err = fmt.Errorf("%w: a server has answered with session %#x in place of %#x", ErrLeaseOver, r.ID, ours)
+			err = fmt.Errorf("%w: a server has answered with session %#x in place of %#x", failure.ErrLeaseOver, r.ID, ours)
 		}
 		s.end(err)
 		return err
@@ -43,7 +44,7 @@ func (s *Session) shaken(r wire.ConnectResponse, sent time.Time) error {
 		return err
 	}
 	if r.ID == 0 {
-		return fmt.Errorf("%w: handshake answered with session 0x0", ErrGarbled)
+		return fmt.Errorf("%w: handshake answered with session 0x0", failure.ErrGarbled)
 	}
 	granted := time.Duration(r.TimeoutMs) * time.Millisecond
 	fresh := s.id == 0
@@ -94,7 +95,7 @@ func (s *Session) connDown(c *conn, err error) {
 		s.lease.Silent()
 	}
 	if s.latest == c {
-		s.lease.Unanswered(errors.Is(err, errUnanswered))
+		s.lease.Unanswered(errors.Is(err, failure.ErrUnanswered))
 	}
 	s.mu.Unlock()
 	if lasted {

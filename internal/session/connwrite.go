@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/clock"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
@@ -96,7 +97,7 @@ func (c *conn) run() {
 		return
 	}
 	if !c.s.connUp(c) {
-		c.fail(ErrClosed)
+		c.fail(failure.ErrClosed)
 		return
 	}
 	var out []byte
@@ -192,7 +193,7 @@ func (c *conn) write(b []byte) error {
 			return c.readError(err)
 		}
 		n, err := c.net.Write(b[:min(len(b), maxKept)])
-		if isTimeout(err) {
+		if failure.IsTimeout(err) {
 			return fmt.Errorf("%w: it takes no more of the requests", errSilent)
 		} else if err != nil {
 			return c.readError(err)

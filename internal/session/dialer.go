@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/jitter"
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/text"
 )
 
@@ -106,8 +106,8 @@ func (d *dialer) dial() (conn net.Conn, server string, limit time.Duration, err 
 		if err = conn.SetDeadline(time.Now().Add(limit)); err == nil {
 			return conn, server, limit, nil
 		}
-		if hungUp(err) {
-			err = errUnanswered
+		if failure.HungUp(err) {
+			err = failure.ErrUnanswered
 		}
 		err = errors.Join(err, conn.Close())
 	}
@@ -244,44 +244,23 @@ func dialError(err error, limit time.Duration) error {
 		return fmt.Errorf("no such host: %s", text.Foreign(lookup.Name))
 	case errors.As(err, &lookup) && lookup.IsTimeout:
 		return fmt.Errorf("the name was not resolved within %v", limit)
-	case isTimeout(err):
+	case failure.IsTimeout(err):
 		return fmt.Errorf("no connection within %v", limit)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return errors.New("connection refused: nothing listens there")
 	}
-	return plain(err)
+	return failure.Plain(err)
 }
 
 func tlsError(err error, limit time.Duration) error {
 	var record tls.RecordHeaderError
 	switch {
-	case hungUp(err):
+	case failure.HungUp(err):
 		return errors.New("closed the connection during the TLS handshake: a port without TLS, or a client certificate missing?")
 	case errors.As(err, &record):
 		return errors.New("answered the TLS handshake with something else: a port without TLS?")
-	case isTimeout(err):
+	case failure.IsTimeout(err):
 		return fmt.Errorf("no answer to the TLS handshake within %v: a port without TLS?", limit)
 	}
-	return fmt.Errorf("TLS: %w", plain(err))
-}
-
-func hungUp(err error) bool {
-	return IsOne(err, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE)
-}
-
-func isTimeout(err error) bool {
-	if err == nil { // before the variable, which errors.As moves to the heap
-		return false
-	}
-	var timeout net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
-}
-
-// plain reduces an error that matches one of package context to its text: the context was the session's, and the caller
-// would take its end for the end of his own.
-func plain(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return errors.New(err.Error())
-	}
-	return err
+	return fmt.Errorf("TLS: %w", failure.Plain(err))
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -187,7 +188,7 @@ func (e *ephemerals) answered(r *request, err error, made func(i int) string) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if errors.Is(err, ErrUnknownOutcome) {
+	if errors.Is(err, failure.ErrUnknownOutcome) {
 		e.doubtLocked(r)
 		return
 	}

@@ -1,64 +1,19 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/internal/session/failure"
 )
 
-// Ends of a session: the causes of Session.Err, and of every context derived from Session.Context.
+// Failures that a call's arguments, or the servers' absence, cause.
 var (
-	// ErrLost matches, by errors.Is, every end that the caller did not ask for: ErrExpired, ErrLeaseOver, ErrAuth.
-	ErrLost = errors.New("session: lost")
-
-	// ErrExpired says that the ensemble ended the session, which was silent for too long or was closed by force. Its ephemeral
-	// znodes are gone.
-	ErrExpired error = Loss("session: expired by the ensemble")
-
-	// ErrLeaseOver says that the ensemble may have ended the session, since nothing was heard for too long, or a server
-	// answered a reconnection with another session. Its ephemeral znodes exist until the ensemble deletes them.
-	ErrLeaseOver error = Loss("session: lease over, nothing heard from the ensemble")
-
-	// ErrAuth says that the ensemble refused the credentials of Config.Auth or Config.SASL, or demands others.
-	ErrAuth error = Loss("session: credentials refused")
-
-	// ErrClosed says that Close was called. It does not match ErrLost.
-	ErrClosed = errors.New("session: closed")
-)
-
-// Failures of one call.
-var (
-	// ErrUnknownOutcome matches, by errors.Is, the error of a write that may or may not have been carried out: it was sent and
-	// got no reply (ErrNoReply), or a server in trouble answered it. A write whose error does not match it was certainly not
-	// carried out.
-	ErrUnknownOutcome = errors.New("session: outcome unknown")
-
-	// ErrNoReply matches, by errors.Is, the error of a write that got no reply: the connection broke, or the caller's context
-	// ended. An answer that says "try again" counts as no reply. The write may be repeated at once; after others a pause is due.
-	ErrNoReply = errors.New("session: no reply")
-
-	// ErrNotSent matches, by errors.Is, the error of a request that was never sent and so has no effect: ctx or the session
-	// ended while it waited for a connection, or it was too large.
-	ErrNotSent = errors.New("session: not sent")
-
-	// ErrTooLarge says that a request is longer than servers accept (Config.JuteMaxBuffer), and was not sent; or that a reply is
-	// longer than this package accepts (32 MB), and was skipped. The connection stays; the same call would fail again.
-	ErrTooLarge = errors.New("session: too large")
-
-	// ErrConnection says that the connection broke after the request was sent and before its reply came.
-	ErrConnection = errors.New("session: connection lost before the reply")
-
 	// ErrUnreachable and ctx's error both match the error of a call whose ctx ended while there was no connection. The message
 	// says what each server has answered.
 	ErrUnreachable = errors.New("session: no server reachable")
-
-	// ErrGarbled says that the server sent something that is not ZooKeeper's protocol. The connection was given up.
-	ErrGarbled = errors.New("session: garbled frame from the server")
 
 	// ErrPath matches the error for a path that ZooKeeper would refuse; the message names the path and the rule.
 	ErrPath = errors.New("session: bad path")
@@ -67,93 +22,26 @@ var (
 	ErrConfig = errors.New("session: bad configuration")
 )
 
-// Loss returns an error that matches ErrLost.
-func Loss(msg string) error { return &lossError{msg} }
-
-type lossError struct{ msg string }
-
-func (e *lossError) Error() string        { return e.msg }
-func (e *lossError) Is(target error) bool { return target == ErrLost }
+// The errors of operations, and of a session's end: see package failure.
+var (
+	ErrLost           = failure.ErrLost
+	ErrExpired        = failure.ErrExpired
+	ErrLeaseOver      = failure.ErrLeaseOver
+	ErrAuth           = failure.ErrAuth
+	ErrClosed         = failure.ErrClosed
+	ErrUnknownOutcome = failure.ErrUnknownOutcome
+	ErrNoReply        = failure.ErrNoReply
+	ErrNotSent        = failure.ErrNotSent
+	ErrTooLarge       = failure.ErrTooLarge
+	ErrConnection     = failure.ErrConnection
+	ErrGarbled        = failure.ErrGarbled
+)
 
 // OpError is the error of one operation on the ensemble.
-type OpError struct {
-	Op   string // "create", "delete", …
-	Path string // as the caller named it
-	Err  error  // the server's answer (zk.ErrNoNode, …), a context's error, ErrConnection, or the session's end
+type OpError = failure.OpError
 
-	unknown bool // it may have been carried out
-	replied bool // and a server has answered it
-	unsent  bool
-}
-
-// Error names the operation, the path (escaped, and cut if long) and the reason.
-func (e *OpError) Error() string {
-	s := "session: " + e.Op + " " + text.Foreign(e.Path) + ": " + e.Err.Error()
-	if e.unknown {
-		s += " (outcome unknown)"
-	}
-	return s
-}
-
-func (e *OpError) Unwrap() error { return e.Err }
-
-// Is matches ErrUnknownOutcome if the write may have been carried out, ErrNoReply too if no server has answered it, and
-// ErrNotSent if the request was never sent.
-func (e *OpError) Is(target error) bool {
-	switch target {
-	case ErrUnknownOutcome:
-		return e.unknown
-	case ErrNoReply:
-		return e.unknown && !e.replied
-	}
-	return target == ErrNotSent && e.unsent
-}
-
-func tooLarge(what string, size, limit int) error {
-	return fmt.Errorf("%w: a %s of %d bytes, and %d is the limit", ErrTooLarge, what, size, limit)
-}
-
-// strangerError says that what answered the handshake is not a ZooKeeper server. It matches ErrGarbled.
-type strangerError struct{ began []byte }
-
-func (e *strangerError) Error() string {
-	switch {
-	case bytes.HasPrefix(e.began, []byte("SSH-")):
-		return "this is an SSH server, not ZooKeeper"
-	case bytes.HasPrefix(e.began, []byte("HTTP")):
-		return "this is an HTTP server, not ZooKeeper's client port"
-	case bytes.HasPrefix(e.began, []byte{0x15, 0x03}): // an alert
-		return "this port speaks TLS, and the connection was made without"
-	}
-	return fmt.Sprintf("this is not a ZooKeeper server: its answer begins with %q", e.began)
-}
-
-func (e *strangerError) Is(target error) bool { return target == ErrGarbled }
-
-// Ended is for the packages of this module: it joins the end that has stopped a call, ctx's or else over, with what has
-// happened to the call or was waited for, so that errors.Is finds both. Of the cause with which ctx was cancelled only the
-// text is kept: it may be the error of another operation, as with errgroup, and would be taken for this one's outcome. If
-// there is no end, or what says so already, or is nil, it returns what.
-func Ended(ctx context.Context, over, what error) error {
-	err := ctx.Err()
-	switch cause := context.Cause(ctx); {
-	case what == nil:
-		return nil
-	case err == nil && over != nil && !errors.Is(what, over):
-		return fmt.Errorf("%w (%w)", over, what)
-	case err == nil || errors.Is(what, err):
-		return what
-	case cause != err: //nolint:errorlint // identity: is there a cause beside the plain error?
-		err = fmt.Errorf("%w (%s)", err, text.Foreign(cause.Error()))
-	}
-	return fmt.Errorf("%w while %w", err, what)
-}
-
-func (s *Session) ended(ctx context.Context, what error) error { return Ended(ctx, s.Err(), what) }
-
-// IsOne is for the packages of this module: it reports whether err matches one of targets.
-func IsOne(err error, targets ...error) bool {
-	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+func (s *Session) ended(ctx context.Context, what error) error {
+	return failure.Ended(ctx, s.Err(), what)
 }
 
 func pathError(path, rule string) error {
@@ -174,12 +62,12 @@ func configError(what string, value any, rule string) error {
 type Doubt struct{ unknown bool }
 
 // Note notes the error of one attempt.
-func (d *Doubt) Note(err error) { d.unknown = d.unknown || errors.Is(err, ErrUnknownOutcome) }
+func (d *Doubt) Note(err error) { d.unknown = d.unknown || errors.Is(err, failure.ErrUnknownOutcome) }
 
 // Add returns err, that of the last attempt, so that it matches ErrUnknownOutcome if any attempt's did.
 func (d *Doubt) Add(err error) error {
-	if err == nil || !d.unknown || errors.Is(err, ErrUnknownOutcome) {
+	if err == nil || !d.unknown || errors.Is(err, failure.ErrUnknownOutcome) {
 		return err
 	}
-	return fmt.Errorf("%w (%w)", err, ErrUnknownOutcome)
+	return fmt.Errorf("%w (%w)", err, failure.ErrUnknownOutcome)
 }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -17,7 +18,7 @@ func (r *Rig) AnswerAsTheSessionEnds(code int32, returned func() bool) {
 		r.until(func() bool { return returned() || abandons() })
 	}
 	if code != wire.CodeSessionExpired {
-		r.c.pending.head.hook = func(int32) { r.end(ErrExpired) }
+		r.c.pending.head.hook = func(int32) { r.end(failure.ErrExpired) }
 	}
 	b := binary.BigEndian.AppendUint32(nil, uint32(r.c.pending.head.xid))
 	b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, 99), uint32(code))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -66,7 +67,7 @@ func (s *Session) decodeTransaction(r *request) (Transaction, error) {
 	case d.Err != nil || len(resps) != len(r.touches):
 		return Transaction{}, s.garbled(r, wire.ErrShort)
 	case failed < 0 && r.header.Code != wire.CodeOK:
-		return Transaction{}, s.garbled(r, fmt.Errorf("refused (%w), and every operation done", errOf(r.header.Code)))
+		return Transaction{}, s.garbled(r, fmt.Errorf("refused (%w), and every operation done", failure.Of(r.header.Code)))
 	case failed >= 0:
 		code, path := codes[failed], r.touches[failed].path
 		// If an earlier operation is about path, it may have deleted the znode.
@@ -129,7 +130,7 @@ func (s *Session) decodeMulti(d *wire.Decoder, n int) (resps []zk.MultiResponse,
 			m.Stat = &stat
 		}
 		if r.Op == wire.OpError && r.Code != wire.CodeOK {
-			m.Error = errOf(r.Code)
+			m.Error = failure.Of(r.Code)
 		}
 		resps, codes = append(resps, m), append(codes, r.Code)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -106,7 +107,7 @@ func (s *Session) Settle(ctx context.Context, path string) error {
 	if err == nil {
 		_, err = one(ctx, s, s.check("settle", path))
 	}
-	if IsOne(err, zk.ErrNoNode, zk.ErrNoAuth) {
+	if failure.IsOne(err, zk.ErrNoNode, zk.ErrNoAuth) {
 		return nil
 	}
 	return err
@@ -137,7 +138,7 @@ func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byt
 func (r *request) result(d *wire.Decoder) error {
 	if r.unreadable != nil { // too long; the code says whether a write was done, but not with what result
 		done := r.header.Code == wire.CodeOK || !wire.Definite(r.header.Code)
-		return &OpError{Op: r.name, Path: r.path, Err: r.unreadable, unknown: done && !r.repeatable, replied: true}
+		return &failure.OpError{Op: r.name, Path: r.path, Err: r.unreadable, Outcome: r.outcome(done, failure.InDoubt)}
 	}
 	if r.header.Code != wire.CodeOK {
 		return r.refused(r.path, r.header.Code)
@@ -254,10 +255,10 @@ func (s *Session) createPath(ctx context.Context, batch func() *Batch, full stri
 			err = s.checkChroot(ctx) // nil: another client has made it meanwhile
 		case errors.Is(err, zk.ErrNoNode):
 			err = s.createPath(ctx, batch, full[:up], chroot, nil, Persistent, acl)
-		case errors.Is(err, ErrNoReply) && ctx.Err() == nil && s.Err() == nil:
+		case errors.Is(err, failure.ErrNoReply) && ctx.Err() == nil && s.Err() == nil:
 			before.Note(err)
 			err = nil // making it twice is harmless: try again
-		case errors.Is(err, ErrNoReply):
+		case errors.Is(err, failure.ErrNoReply):
 			err = s.ended(ctx, err)
 		}
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -27,11 +28,11 @@ func FourLetter(ctx context.Context, conf Config, server, word string) (answer s
 	}
 	defer func() { _ = conn.Close() }() // the answer, or why there is none, is known
 	if _, err := io.WriteString(conn, word); err != nil {
-		return "", plain(err)
+		return "", failure.Plain(err)
 	}
 	text, err := io.ReadAll(io.LimitReader(conn, maxWords))
 	if err != nil && len(text) == 0 {
-		return "", plain(err)
+		return "", failure.Plain(err)
 	}
 	return string(text), nil
 }
@@ -76,7 +77,7 @@ func (s *Session) findTick(server string, limit time.Duration) error {
 	endWith(ctx, conn)
 	p := &Probe{conn: conn}
 	if err := p.open(minTimeout); err != nil {
-		if isTimeout(err) {
+		if failure.IsTimeout(err) {
 			err = fmt.Errorf("no answer to the handshake within %v", limit)
 		}
 		return errors.Join(err, p.conn.Close())
@@ -95,11 +96,11 @@ func (p *Probe) open(timeout time.Duration) error {
 	b := wire.AppendLong(wire.AppendInt(wire.AppendLong(wire.AppendInt(wire.AppendInt(nil, 0), 0), 0), ms), 0)
 	b = wire.AppendBool(wire.AppendBytes(b, make([]byte, 16)), false)
 	body, err := p.exchange(b)
-	if hungUp(err) {
-		return errUnanswered
+	if failure.HungUp(err) {
+		return failure.ErrUnanswered
 	}
 	if err != nil {
-		return plain(err)
+		return failure.Plain(err)
 	}
 	p.Answered = time.Now()
 	r, err := wire.ParseConnectResponse(body)
@@ -107,7 +108,7 @@ func (p *Probe) open(timeout time.Duration) error {
 		err = errors.New("answered with session 0x0")
 	}
 	if err != nil {
-		return fmt.Errorf("%w: handshake: %w", ErrGarbled, err)
+		return fmt.Errorf("%w: handshake: %w", failure.ErrGarbled, err)
 	}
 	p.ID, p.Granted = r.ID, time.Duration(r.TimeoutMs)*time.Millisecond
 	return nil
@@ -148,9 +149,9 @@ func (p *Probe) exchange(frame []byte) ([]byte, error) {
 	size := int(int32(binary.BigEndian.Uint32(head[:])))
 	switch {
 	case size < 0 || size > maxFrame:
-		return nil, &strangerError{head[:]}
+		return nil, failure.Stranger(head[:])
 	case size < wire.ReplyHeaderLen:
-		return nil, fmt.Errorf("%w: length %d", ErrGarbled, size)
+		return nil, fmt.Errorf("%w: length %d", failure.ErrGarbled, size)
 	}
 	body, err := io.ReadAll(io.LimitReader(p.conn, int64(size))) // memory grows with the bytes that arrive
 	if err == nil && len(body) < size {
@@ -160,10 +161,10 @@ func (p *Probe) exchange(frame []byte) ([]byte, error) {
 }
 
 func probeError(err error) error {
-	if hungUp(err) {
+	if failure.HungUp(err) {
 		return errors.New("closed the connection")
 	}
-	return plain(err)
+	return failure.Plain(err)
 }
 
 // dialAlone opens a connection as a session with c would; I/O on it ends with ctx.

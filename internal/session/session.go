@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/clock"
 	"github.com/zklock/locker/internal/session/internal/lease"
 )
@@ -65,7 +66,7 @@ func Open(ctx context.Context, connect string, conf Config) (*Session, error) {
 		return nil, err
 	}
 	if err := s.Established(ctx); err != nil {
-		s.end(ErrClosed) // ctx is over
+		s.end(failure.ErrClosed) // ctx is over
 		return nil, fmt.Errorf("session: open %s: %w", connect, err)
 	}
 	return s, nil
@@ -91,7 +92,7 @@ func Start(connect string, conf Config) (*Session, error) {
 func newSession(cfg config) *Session {
 	s := &Session{cfg: cfg, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
-	s.deadline = lease.NewDeadline(s.ctx, &s.clock, func() { s.end(ErrLeaseOver) })
+	s.deadline = lease.NewDeadline(s.ctx, &s.clock, func() { s.end(failure.ErrLeaseOver) })
 	s.lease = lease.NewKeeper(cfg.Timeout, cfg.TickTime, &s.clock, s.deadline)
 	s.dialer = &dialer{s: s, tried: map[string]error{}}
 	s.watches = newWatches(s)
@@ -155,7 +156,7 @@ func (s *Session) Alive() error {
 		if s.deadline.Left() > 0 {
 			return nil
 		}
-		s.end(ErrLeaseOver)
+		s.end(failure.ErrLeaseOver)
 	}
 	return s.Err()
 }
@@ -167,7 +168,7 @@ func (s *Session) Context() context.Context { return s.ctx }
 // it. It returns when everything that the session had running has ended, after about 2 s at the latest. It may be called
 // more than once, and always returns nil.
 func (s *Session) Close() error {
-	s.end(ErrClosed)
+	s.end(failure.ErrClosed)
 	<-s.joined
 	return nil
 }
@@ -202,7 +203,7 @@ func (s *Session) shutdown() {
 	s.mu.Unlock()
 	// Only for our caller's Close the server is asked to end the session. A lost session may still be alive until SafeUntil,
 	// and nothing may free its locks before: so the connection is cut, and the session runs out.
-	byCaller := errors.Is(s.Err(), ErrClosed)
+	byCaller := errors.Is(s.Err(), failure.ErrClosed)
 	if !byCaller && latest != nil {
 		latest.fail(s.Err())
 	}
@@ -216,7 +217,7 @@ func (s *Session) shutdown() {
 		}
 	}
 	if latest != nil { // whatever the driver thinks: an open socket would keep the session alive
-		latest.fail(ErrClosed)
+		latest.fail(failure.ErrClosed)
 	}
 	<-stopped
 	s.bg.Wait()

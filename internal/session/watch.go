@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -88,7 +89,7 @@ func (w *Watch) set(ctx context.Context) error {
 		w.Exists, err = w.t.exists, w.t.err
 	}
 	if err != nil {
-		return &OpError{Op: "watch", Path: s.strip(w.t.path), Err: err}
+		return &failure.OpError{Op: "watch", Path: s.strip(w.t.path), Err: err}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -137,7 +138,7 @@ func (ws *watches) setLocked(t *watched, code int32) {
 		t.gone = t.belief == believedPresent
 		ws.s.ephemerals.gone(ws.s.strip(t.path), math.MaxInt64, false)
 	default:
-		t.err = errOf(code)
+		t.err = failure.Of(code)
 	}
 	if t.ready != nil {
 		close(t.ready)
@@ -296,7 +297,7 @@ func (ws *watches) restore(c *conn) (more bool) {
 	}
 	ws.asked += ws.setWatchesLocked(again, ws.told, func(_ []*watched, code int32) {
 		if code != wire.CodeOK { // else no Watch would ever fire
-			c.fail(fmt.Errorf("watches not restored: %w", errOf(code)))
+			c.fail(fmt.Errorf("watches not restored: %w", failure.Of(code)))
 			return
 		}
 		ws.mu.Lock()

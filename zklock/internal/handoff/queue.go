@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/zklock/locker/internal/queue"
-	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 )
 
 type queueState uint8
@@ -191,5 +191,5 @@ func (q *localQueue) leave(ctx context.Context, w waiter) (*Turn, error) {
 	if at.Ahead == 0 {
 		what = errors.New("about to enter the line")
 	}
-	return nil, session.Ended(ctx, context.Cause(q.lock.Context), what)
+	return nil, failure.Ended(ctx, context.Cause(q.lock.Context), what)
 }

@@ -1,4 +1,4 @@
-package session
+package failure
 
 import (
 	"errors"
@@ -9,7 +9,8 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-func errOf(code int32) error {
+// Of returns the error for a server's code.
+func Of(code int32) error {
 	if err, ok := codes[code]; ok {
 		return err
 	}
