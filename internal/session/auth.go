@@ -10,12 +10,18 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
+// Auth is one set of credentials, such as {"digest", []byte("user:password")}. The scheme digest needs a user and a colon.
+type Auth struct {
+	Scheme     string
+	Credential []byte
+}
+
 var errNoSASL = errors.New("the server has no SASL: its JAAS configuration has no section Server, or it is no ZooKeeper that speaks it")
 
 // authenticate sends the credentials and waits for the verdict before any other request is sent: the server answers
 // credentials out of turn, and refuses requests that came before them.
 func (c *conn) authenticate() error {
-	for _, a := range c.s.cfg.Auth {
+	for _, a := range c.Auth {
 		r := newRequest(wire.OpAuth, "authenticate", a.Scheme)
 		r.frame = wire.AppendBytes(wire.AppendString(wire.AppendInt(r.frame, 0), a.Scheme), a.Credential)
 		if err := c.present(r, "scheme "+a.Scheme); err != nil {
@@ -27,11 +33,11 @@ func (c *conn) authenticate() error {
 
 // Source: ZooKeeperServer.processSasl, ZooKeeperSaslClient.
 func (c *conn) negotiate() error {
-	mechanism := c.s.cfg.SASL
+	mechanism := c.SASL
 	if mechanism == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(c.s.ctx, c.limit)
+	ctx, cancel := context.WithTimeout(c.Session, c.limit)
 	defer cancel()
 	run := mechanism.Begin(c.server)
 	var challenge []byte
@@ -79,7 +85,7 @@ func (c *conn) present(r *request, what string) error {
 	}
 	if r.header.Code != wire.CodeOK {
 		err := fmt.Errorf("%w: %s at %s", failure.ErrAuth, what, c.server)
-		c.s.end(err)
+		c.owner.Refused(err)
 		return err
 	}
 	return nil

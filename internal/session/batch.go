@@ -62,7 +62,7 @@ func (s *Session) Batch() *Batch { return &Batch{s: s} }
 // Grouped is Batch for the packages of this module: the creates, deletes and multis of the batch may share a transaction
 // with those of other such batches. They must come before the batch's reads, which see them, and are carried out in any
 // order among themselves.
-func (s *Session) Grouped() *Batch { return &Batch{s: s, share: share} }
+func (s *Session) Grouped() *Batch { return &Batch{s: s, share: (*request).share} }
 
 // Do sends the requests and waits for their replies, as long as ctx and the session last. A request that is refused
 // before any I/O, for example for a bad path, is not sent; the others are. But if one is too long, or has no room for its

@@ -29,12 +29,6 @@ const (
 	maxTimeout = 24 * time.Hour
 )
 
-// Auth is one set of credentials, such as {"digest", []byte("user:password")}. The scheme digest needs a user and a colon.
-type Auth struct {
-	Scheme     string
-	Credential []byte
-}
-
 // Config says how Open opens a session. The zero value of each field means its default.
 type Config struct {
 	// Timeout is the session timeout to ask for; the server may grant another one (Session.Timeout). From 100 ms to 24 h;

@@ -2,15 +2,20 @@ package session
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/clock"
 	"github.com/zklock/locker/internal/session/internal/wire"
+	"github.com/zklock/locker/session"
 )
 
 // conn is one network connection of a session. ZooKeeper answers a connection's requests strictly in order. So a conn has
@@ -24,17 +29,14 @@ import (
 //
 // Two goroutines work on a conn: the driver's reader, in receive (connread.go), and run (connwrite.go).
 type conn struct {
+	Common
+	owner  Owner
 	net    net.Conn
-	s      *Session
 	server string
 	limit  time.Duration // of the handshake, and of each answer to credentials
 
 	began time.Time     // when the connect request was sent; set before run starts
 	in    *bufio.Reader // used only by the goroutine that calls shakeHands and receive
-
-	// Guarded by Session.mu.
-	upAt      time.Time // when it became the session's
-	lastWrite time.Time // when the latest heartbeat was queued, or a later acknowledged write was sent
 
 	// handling is held while a reply is handled, from when it is taken until its calls have it: abandon waits for that.
 	handling sync.Mutex
@@ -52,11 +54,50 @@ type conn struct {
 	wake chan struct{} // something was queued, or the conn has failed; capacity 1
 }
 
+// Common is what the conns of one session have in common.
+type Common struct {
+	Session       context.Context // ends with the session
+	Joined        *sync.WaitGroup // of what a conn has running
+	Clock         *clock.Clock
+	Numbered      *atomic.Uint32 // requests
+	JuteMaxBuffer int
+	Auth          []Auth
+	SASL          session.SASL // nil: none
+}
+
+// Owner is the session, as a conn sees it. It is called without the conn's mutex held.
+type Owner interface {
+	// MayConnect checks the connect request for session id that is about to be sent, and returns the last zxid seen.
+	MayConnect(id int64, sent time.Time) (zxid int64, err error)
+	// Shaken takes the answer to the handshake that was sent at sent.
+	Shaken(r wire.ConnectResponse, sent time.Time) error
+	// Spawn runs fn in a goroutine of the session, unless that is over.
+	Spawn(fn func()) bool
+	// Refused says that the server refuses the credentials.
+	Refused(err error)
+	// Up puts the conn to use: the owner opens it. False: the session is over, or the conn has failed.
+	Up() bool
+	// Beat does what the heartbeat has to do on the open conn, and returns the time until it has more to do.
+	Beat() time.Duration
+	// Patience bounds the wait for a reply.
+	Patience() time.Duration
+	// Heard says that bytes of a long reply arrived at time at.
+	Heard(at time.Time)
+	// Replied counts the reply to r, with the verdict code, which arrived at time at. An error gives up the conn.
+	Replied(r *request, header wire.ReplyHeader, code int32, at time.Time) error
+	// Notified takes a notification. False: the conn is not in use any more.
+	Notified(event zk.EventType, path string, zxid int64) bool
+	// Down says that the conn has failed, before any call learns of it.
+	Down(err error)
+	// NotClosed says that the socket could not be closed.
+	NotClosed(err error)
+}
+
 // connState is where a conn is in its life. It moves from one state to the next, and from each to connFailed:
 //
 //	connDialled     → connShaking      shakeHands: the connect request is about to be sent
 //	connShaking     → connEstablished  handshake: the server has the session; credentials and watches are sent first
-//	connEstablished → connOpen         Session.connUp: the requests of all calls may be sent
+//	connEstablished → connOpen         open, by Owner.Up: the requests of all calls may be sent
 //	any             → connFailed       fail
 type connState uint8
 
@@ -86,19 +127,19 @@ const (
 	readerBuffer = 2 << 10
 )
 
-func newConn(s *Session, netConn net.Conn, server string, limit time.Duration) *conn {
-	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, readerBuffer), replies: map[replyKey]int{},
+func newConn(owner Owner, common Common, netConn net.Conn, server string, limit time.Duration) *conn {
+	return &conn{Common: common, owner: owner, net: netConn, server: server, limit: limit, in: bufio.NewReaderSize(netConn, readerBuffer), replies: map[replyKey]int{},
 		wake: make(chan struct{}, 1)}
 }
 
 // shakeHands sends the driver's connect request, and puts the last zxid into it, which the driver does not know: with that,
 // a server that lags behind what we have seen refuses the connection.
 func (c *conn) shakeHands(frame []byte) error {
-	c.began = c.s.clock.Stamp() // before the bytes leave
+	c.began = c.Clock.Stamp() // before the bytes leave
 	if !c.move(connDialled) {
 		return c.failure()
 	}
-	zxid, err := c.s.mayConnect(int64(binary.BigEndian.Uint64(frame[20:])), c.began)
+	zxid, err := c.owner.MayConnect(int64(binary.BigEndian.Uint64(frame[20:])), c.began)
 	if err == nil {
 		binary.BigEndian.PutUint64(frame[8:], uint64(zxid))
 		if _, err = c.net.Write(frame); err != nil {
@@ -117,7 +158,7 @@ func (c *conn) handshake(body []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: handshake: %w", failure.ErrGarbled, err)
 	}
-	if err := c.s.shaken(r, c.began); err != nil { // after this the driver must get the response too
+	if err := c.owner.Shaken(r, c.began); err != nil { // after this the driver must get the response too
 		return err
 	}
 	if !c.move(connShaking) {
@@ -127,11 +168,14 @@ func (c *conn) handshake(body []byte) error {
 		c.fail(c.readError(err)) // the server has hung up after its answer, which counts all the same
 		return nil
 	}
-	if !c.s.spawn(c.run) {
+	if !c.owner.Spawn(c.run) {
 		return failure.ErrClosed
 	}
 	return nil
 }
+
+// open opens the conn for the requests of all calls. False: it has failed.
+func (c *conn) open() bool { return c.move(connEstablished) }
 
 func (c *conn) established() bool {
 	c.mu.Lock()
@@ -149,22 +193,22 @@ func (c *conn) fail(err error) {
 	c.state, c.err = connFailed, err
 	// shutdown has to join this call: the driver's writer may make it when the driver's loop no longer waits for the writer.
 	// Add comes before shutdown's Wait, since by then shutdown, or the driver's loop, has seen connFailed under mu.
-	c.s.bg.Add(1)
-	defer c.s.bg.Done()
+	c.Joined.Add(1)
+	defer c.Joined.Done()
 	unsent, pending := c.queue, c.pending
 	c.queue, c.pending = requestQueue{}, requestQueue{}
 	c.mu.Unlock()
 	poke(c.wake)
 
 	// First, so that a call that wakes, whatever woke it, does not find this conn again.
-	c.s.connDown(c, err)
+	c.owner.Down(err)
 	for r := unsent.pop(); r != nil; r = unsent.pop() {
 		r.fail(failure.ErrNotSent)
 	}
 	for r := pending.pop(); r != nil; r = pending.pop() {
 		c.failCalls(r, err)
 	}
-	c.s.bg.Go(c.hangUp) // closing a user's connection, or one of package tls, may block; the caller must not
+	c.Joined.Go(c.hangUp) // closing a user's connection, or one of package tls, may block; the caller must not
 }
 
 func (c *conn) failCalls(r *request, err error) {
@@ -188,7 +232,7 @@ func (c *conn) hangUp() {
 		inner = secure.NetConn()
 	}
 	if err := inner.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-		c.s.dialer.failed(c.server, fmt.Errorf("closing the connection: %w", err))
+		c.owner.NotClosed(fmt.Errorf("closing the connection: %w", err))
 	}
 }
 

@@ -3,17 +3,40 @@ package session
 import (
 	"errors"
 	"fmt"
+	"math"
+	"net"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/clock"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
+// connection is a conn with what its session notes about it, and the conn's Owner.
+type connection struct {
+	*conn
+	s     *Session
+	began time.Time // when the connect request was sent; set before the conn is up
+
+	// Guarded by Session.mu.
+	upAt      time.Time // when it became the session's
+	lastWrite time.Time // when the latest heartbeat was queued, or a later acknowledged write was sent
+}
+
+func (s *Session) newConnection(netConn net.Conn, server string, limit time.Duration) *connection {
+	c := &connection{s: s}
+	c.conn = newConn(c, s.common, netConn, server, limit)
+	return c
+}
+
 // What a conn reports to its session, without conn.mu held.
 
-// mayConnect checks the connect request for session id that is about to be sent, and returns the last zxid seen. After an
+// MayConnect checks the connect request for session id that is about to be sent, and returns the last zxid seen. After an
 // expiry the driver asks for a new session by itself, and would run in it what was meant for the old one: that is refused.
-func (s *Session) mayConnect(id int64, sent time.Time) (zxid int64, err error) {
+func (c *connection) MayConnect(id int64, sent time.Time) (zxid int64, err error) {
+	s := c.s
+	c.began = sent
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.Err(); err != nil {
@@ -28,8 +51,9 @@ func (s *Session) mayConnect(id int64, sent time.Time) (zxid int64, err error) {
 	return s.zxid, nil
 }
 
-// shaken takes the answer to the handshake that was sent at sent.
-func (s *Session) shaken(r wire.ConnectResponse, sent time.Time) error {
+// Shaken takes the answer to the handshake that was sent at sent.
+func (c *connection) Shaken(r wire.ConnectResponse, sent time.Time) error {
+	s := c.s
 	if ours := s.ID(); ours != 0 && r.ID != ours {
 		err := failure.ErrExpired
 		if r.ID != 0 { // as from a server that can't resume ours; the new one, without znodes, is left to expire
@@ -59,32 +83,35 @@ func (s *Session) shaken(r wire.ConnectResponse, sent time.Time) error {
 	return nil
 }
 
-// connUp opens c for requests, after those that restore the watches. False: the session is over, or c has failed. If c fails
-// meanwhile, connDown waits for mu and takes c out of use.
-func (s *Session) connUp(c *conn) bool {
-	if !s.watches.attach(c) {
+// Up opens c for requests, after those that restore the watches. False: the session is over, or c has failed. If c fails
+// meanwhile, Down waits for mu and takes c out of use.
+func (c *connection) Up() bool {
+	s := c.s
+	if !s.watches.attach(c.conn) {
 		return false
 	}
-	for s.watches.restore(c) { // mu is free, and run writes nothing meanwhile
+	for s.watches.restore(c.conn) { // mu is free, and run writes nothing meanwhile
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Err() != nil || !c.move(connEstablished) {
+	if s.Err() != nil || !c.open() {
 		return false
 	}
 	if s.conn != nil {
-		s.disconnectedLocked(s.conn.failure()) // it has failed too, and its connDown has not run yet
+		s.disconnectedLocked(s.conn.failure()) // it has failed too, and its Down has not run yet
 	}
 	if s.unseen { // before the calls' requests: reads behind it are not older than the event
-		c.enqueue(&request{op: wire.OpSync, name: "sync", repeatable: true, urgent: true,
-			frame: wire.AppendString(wire.AppendHeader(nil, wire.OpSync), s.join("/"))})
+		sync := unawaited(wire.OpSync, "sync", "", wire.AppendString(wire.AppendHeader(nil, wire.OpSync), s.join("/")))
+		sync.urgent = true
+		c.enqueue(sync)
 	}
 	s.connectedLocked(c)
 	return true
 }
 
-func (s *Session) connDown(c *conn, err error) {
-	s.watches.detach(c)
+func (c *connection) Down(err error) {
+	s := c.s
+	s.watches.detach(c.conn)
 	s.mu.Lock()
 	up := s.conn == c
 	lasted := up && s.clock.Stamp().Sub(c.upAt) >= time.Second
@@ -104,9 +131,16 @@ func (s *Session) connDown(c *conn, err error) {
 	s.dialer.failed(c.server, err)
 }
 
-// notified takes a notification's zxid. Servers before 3.9 send none: the event may then be later than any zxid that we can
+// Notified takes a notification. Servers before 3.9 send no zxid: the event may then be later than any zxid that we can
 // name to the next server, and that server may not have seen it yet.
-func (s *Session) notified(zxid int64) {
+func (c *connection) Notified(event zk.EventType, path string, zxid int64) bool {
+	s := c.s
+	if event == zk.EventNodeDeleted {
+		s.ephemerals.gone(s.strip(path), math.MaxInt64, false)
+	}
+	if !s.watches.fire(c.conn, event, path, zxid) {
+		return false // c is detached: the next conn has to report the event, so its zxid must not count as seen
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if zxid > 0 {
@@ -114,10 +148,57 @@ func (s *Session) notified(zxid int64) {
 	} else {
 		s.unseen = true
 	}
+	return true
 }
 
-func (s *Session) hear(at time.Time) {
+func (c *connection) Heard(at time.Time) {
+	c.s.mu.Lock()
+	c.s.lease.Hear(at)
+	c.s.mu.Unlock()
+}
+
+func (c *connection) Spawn(fn func()) bool { return c.s.spawn(fn) }
+func (c *connection) Refused(err error)    { c.s.end(err) }
+func (c *connection) NotClosed(err error)  { c.s.dialer.failed(c.server, err) }
+
+// Replied counts the reply to r, with the verdict code, which arrived at time at. An error gives up c.
+func (c *connection) Replied(r *request, header wire.ReplyHeader, code int32, at time.Time) error {
+	err := c.replied(r, header, code, at)
+	if err == nil && r.op != wire.OpPing {
+		c.s.watches.answered(c.conn, header.Zxid)
+	}
+	return err
+}
+
+func (c *connection) replied(r *request, header wire.ReplyHeader, code int32, at time.Time) error {
+	s := c.s
+	if code == wire.CodeSessionExpired {
+		s.end(failure.ErrExpired)
+		return failure.ErrExpired
+	}
+	if header.Code == wire.CodeAuthRequired && r.op != wire.OpSASL {
+		err := fmt.Errorf("%w: the server enforces authentication, of a kind that was not given", failure.ErrAuth)
+		s.end(err)
+		return err
+	}
+	if code == wire.CodeSessionMoved {
+		return failure.Of(code)
+	}
+	if r.op == wire.OpAuth || r.op == wire.OpSASL || r.op == wire.OpClose || code == wire.CodeUnreadable {
+		return nil // credentials do not touch the session, close ends it, and an unreadable reply proves nothing
+	}
+	// Only refusals by the last request processor prove that the leader was asked. One with enableEagerACLCheck comes from a
+	// follower's first, and without a zxid.
+	leader := wire.ThroughLeader(r.op) && r.op != wire.OpSync && header.Zxid > 0 && (code == wire.CodeOK || code <= wire.CodeNoNode && code >= -111)
 	s.mu.Lock()
-	s.lease.Hear(at)
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if r.op != wire.OpPing {
+		s.zxid = max(s.zxid, header.Zxid)
+		s.unseen = s.unseen && header.Zxid <= 0
+	}
+	s.lease.Ack(r.sent, at, leader)
+	if leader {
+		c.lastWrite = clock.Later(c.lastWrite, r.sent)
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"runtime"
@@ -57,7 +58,7 @@ func (c *conn) numberLocked(r *request) {
 	if r.conn = c; r.fromDriver {
 		return
 	}
-	r.xid = firstXid + int32(c.s.numbered.Add(1)%firstXid) // again after a thousand million requests
+	r.xid = firstXid + int32(c.Numbered.Add(1)%firstXid) // again after a thousand million requests
 	if r.op == wire.OpPing {
 		r.xid = wire.XidPing // the server answers every ping with this xid
 	}
@@ -90,24 +91,26 @@ func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration) {
 	return unsent, now.Sub(clock.Later(c.pending.head.sent, c.progressAt))
 }
 
+var errSilent = errors.New("no reply")
+
 // run opens the conn, after credentials and watches, and writes what is queued until the conn fails. The session joins run.
 func (c *conn) run() {
 	if err := c.authenticate(); err != nil {
 		c.fail(err)
 		return
 	}
-	if !c.s.connUp(c) {
+	if !c.owner.Up() {
 		c.fail(failure.ErrClosed)
 		return
 	}
 	var out []byte
-	beat := time.NewTimer(c.beat())
+	beat := time.NewTimer(c.owner.Beat())
 	defer beat.Stop()
 	for {
 		select {
 		case <-c.wake:
 		case <-beat.C:
-			beat.Reset(c.beat())
+			beat.Reset(c.owner.Beat())
 			continue
 		}
 		if c.busy() {
@@ -144,7 +147,7 @@ func (c *conn) flush(first *request, buf []byte) (out []byte, more bool, err err
 		c.numberLocked(first)
 		c.queue.pushFront(first)
 	}
-	now := c.s.clock.Stamp()
+	now := c.Clock.Stamp()
 	full := false // the rest waits for replies
 	out = buf[:0]
 	for c.queue.n > 0 && (len(out) == 0 || len(out)+len(c.queue.head.frame) <= maxWrite) {
@@ -188,8 +191,8 @@ func (c *conn) fullLocked(r *request) bool {
 // write sends b in chunks, each within one patience: a long request on a slow link is not taken for a dead connection.
 func (c *conn) write(b []byte) error {
 	for len(b) > 0 {
-		_, unheard := c.quiet(c.s.clock.Stamp()) // meanwhile no heartbeat looks
-		if err := c.net.SetWriteDeadline(time.Now().Add(c.s.patience() - unheard)); err != nil {
+		_, unheard := c.quiet(c.Clock.Stamp()) // meanwhile no heartbeat looks
+		if err := c.net.SetWriteDeadline(time.Now().Add(c.owner.Patience() - unheard)); err != nil {
 			return c.readError(err)
 		}
 		n, err := c.net.Write(b[:min(len(b), maxKept)])

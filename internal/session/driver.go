@@ -1,7 +1,6 @@
 package session
 
 import (
-	"encoding/binary"
 	"errors"
 	"net"
 	"time"
@@ -47,7 +46,7 @@ func (d *driver) dial(string, string, time.Duration) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newConn(d.s, netConn, server, limit)
+	c := d.s.newConnection(netConn, server, limit)
 	if !d.s.dialled(c) {
 		c.fail(errStopped)
 		return nil, errStopped
@@ -57,7 +56,7 @@ func (d *driver) dial(string, string, time.Duration) (net.Conn, error) {
 
 type driverConn struct {
 	net.Conn
-	c      *conn
+	c      *connection
 	began  bool
 	unread []byte // what the driver has not fetched yet
 }
@@ -70,8 +69,7 @@ func (d *driverConn) Write(b []byte) (int, error) {
 		d.began = true
 		return len(b), d.c.shakeHands(frame)
 	}
-	if !d.c.enqueue(&request{op: int32(binary.BigEndian.Uint32(b[8:])), xid: int32(binary.BigEndian.Uint32(b[4:])),
-		frame: frame, fromDriver: true, urgent: true}) {
+	if !d.c.enqueue(ofDriver(frame)) {
 		return 0, d.c.failure()
 	}
 	return len(b), nil

@@ -75,7 +75,7 @@ func Patience(timeout time.Duration) time.Duration {
 // would write, and supplies what the conn would read.
 type Rig struct {
 	*Session
-	c *conn
+	c *connection
 }
 
 // NewRig returns a connected session that has done no I/O, and sends no heartbeats by itself.
@@ -92,13 +92,13 @@ func NewRig() *Rig {
 	s.lease.Ack(now, now, true)
 	r := &Rig{Session: s}
 	r.connect(sink{}, "rig:1")
-	r.connUp(r.c)
+	r.c.Up()
 	return r
 }
 
 // connect gives the rig a conn that has done its handshake.
 func (r *Rig) connect(netConn net.Conn, server string) {
-	r.c = newConn(r.Session, netConn, server, time.Second)
+	r.c = r.newConnection(netConn, server, time.Second)
 	r.c.state = connEstablished
 }
 
@@ -162,7 +162,7 @@ func (r *Rig) Send() error {
 func (r *Rig) Beat() { r.c.enqueue(newPing()) }
 
 // NextBeat does what the heartbeat has to do now, and returns the time until it has something to do again.
-func (r *Rig) NextBeat() time.Duration { return r.c.beat() }
+func (r *Rig) NextBeat() time.Duration { return r.c.Beat() }
 
 // Break makes the link fail.
 func (r *Rig) Break(err error) { r.c.fail(err) }
@@ -184,7 +184,7 @@ func (r *Rig) Take() func(code int32) {
 // Reconnect gives the session another conn.
 func (r *Rig) Reconnect() {
 	r.connect(sink{}, "rig:2")
-	r.connUp(r.c)
+	r.c.Up()
 }
 
 // RefuseAndBreak makes the reader find in the first reply that the session is over, and makes the conn fail before the reader has

@@ -4,16 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // A session has one heartbeat, however many locks it holds. It gives up a conn whose server has owed an answer for too long
 // (Keeper.Patience), or on which the lease can't be confirmed in time (Keeper.Renew). It sends pings, which cost the leader nothing,
 // and while the session is retained the writes that confirm the lease (retain.go: beatLocked; Keeper.BeatDue).
 
-// beat does what is due on c, which is open, and returns the time until more is due. conn.run calls it then.
-func (c *conn) beat() time.Duration {
+// Beat does what is due on c, which is open, and returns the time until more is due. conn.run calls it then.
+func (c *connection) Beat() time.Duration {
 	s := c.s
 	s.mu.Lock()
 	now := s.clock.Now()
@@ -24,7 +22,7 @@ func (c *conn) beat() time.Duration {
 	next, renew := c.beatDueLocked(now), s.lease.Renew(now, c.upAt, c.upAt.Sub(c.began))
 	s.mu.Unlock()
 	unsent, unheard := c.quiet(now)
-	limit := s.patience()
+	limit := c.Patience()
 	switch {
 	case renew:
 		c.fail(errThin)
@@ -37,16 +35,10 @@ func (c *conn) beat() time.Duration {
 	return min(wait, limit-unheard, max(next, 0), every-unsent) + time.Millisecond
 }
 
-func newPing() *request {
-	return &request{op: wire.OpPing, name: "ping", repeatable: true, urgent: true, frame: wire.AppendHeader(make([]byte, 0, 12), wire.OpPing)}
-}
-
-var errSilent = errors.New("no reply")
-
 var errThin = errors.New("writes take too long to confirm the lease on one connection")
 
-func (s *Session) patience() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lease.Patience()
+func (c *connection) Patience() time.Duration {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return c.s.lease.Patience()
 }

@@ -65,9 +65,9 @@ func (s *Session) decodeTransaction(r *request) (Transaction, error) {
 	case d.Err != nil && r.header.Code != wire.CodeOK: // refused as a whole, with no results of the operations
 		return Transaction{}, r.result(d)
 	case d.Err != nil || len(resps) != len(r.touches):
-		return Transaction{}, s.garbled(r, wire.ErrShort)
+		return Transaction{}, r.garbled(wire.ErrShort)
 	case failed < 0 && r.header.Code != wire.CodeOK:
-		return Transaction{}, s.garbled(r, fmt.Errorf("refused (%w), and every operation done", failure.Of(r.header.Code)))
+		return Transaction{}, r.garbled(fmt.Errorf("refused (%w), and every operation done", failure.Of(r.header.Code)))
 	case failed >= 0:
 		code, path := codes[failed], r.touches[failed].path
 		// If an earlier operation is about path, it may have deleted the znode.
@@ -78,7 +78,7 @@ func (s *Session) decodeTransaction(r *request) (Transaction, error) {
 	}
 	for i, resp := range resps {
 		if resp.String != "" && !mayHaveMade(r.touches[i].path, resp.String) { // only creates answer with a path
-			return Transaction{}, s.garbled(r, errOtherPath)
+			return Transaction{}, r.garbled(errOtherPath)
 		}
 	}
 	return Transaction{resps, r.header.Zxid}, nil

@@ -127,24 +127,11 @@ func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byt
 		}
 		if v = read(&a.d); a.d.Err != nil {
 			var zero T
-			return zero, s.garbled(a.r, a.d.Err)
+			return zero, a.r.garbled(a.d.Err)
 		}
 		return v, nil
 	}
 	return a
-}
-
-// result gives d the reply's body to decode, or returns the server's refusal.
-func (r *request) result(d *wire.Decoder) error {
-	if r.unreadable != nil { // too long; the code says whether a write was done, but not with what result
-		done := r.header.Code == wire.CodeOK || !wire.Definite(r.header.Code)
-		return &failure.OpError{Op: r.name, Path: r.path, Err: r.unreadable, Outcome: r.outcome(done, failure.InDoubt)}
-	}
-	if r.header.Code != wire.CodeOK {
-		return r.refused(r.path, r.header.Code)
-	}
-	d.B = r.reply
-	return nil
 }
 
 func (s *Session) join(path string) string {
@@ -326,7 +313,7 @@ func (s *Session) decodeCreated(r *request) (Created, error) {
 		d.Err = errOtherPath
 	}
 	if d.Err != nil {
-		return Created{}, s.garbled(r, d.Err)
+		return Created{}, r.garbled(d.Err)
 	}
 	return Created{Path: path, Czxid: r.header.Zxid}, nil
 }

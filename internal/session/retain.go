@@ -123,7 +123,7 @@ func (s *Session) check(name, node string) *Result[Transaction] {
 }
 
 // beatLocked returns the next heartbeat. toCheck is not empty.
-func (c *conn) beatLocked(now time.Time) *request {
+func (c *connection) beatLocked(now time.Time) *request {
 	s := c.s
 	first := s.toCheck.Front()
 	s.toCheck.MoveToBack(first)
@@ -143,7 +143,7 @@ func (c *conn) beatLocked(now time.Time) *request {
 
 // beatDueLocked returns the time until the next heartbeat on c is due. Never when toCheck is empty: the loss of all that was
 // held has been reported.
-func (c *conn) beatDueLocked(now time.Time) time.Duration {
+func (c *connection) beatDueLocked(now time.Time) time.Duration {
 	if c.s.toCheck.Len() == 0 {
 		return math.MaxInt64
 	}

@@ -35,7 +35,8 @@ type Session struct {
 
 	looking chan struct{} // taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
 
-	numbered atomic.Uint32 // requests
+	common   Common // of its conns
+	numbered atomic.Uint32
 
 	attaching sync.Once // sets attached, which locks use
 	attached  any
@@ -45,10 +46,10 @@ type Session struct {
 	id      int64
 	granted time.Duration // the timeout, by the latest handshake
 	lease   *lease.Keeper
-	zxid    int64 // the latest seen, in replies and notifications; see watches.answered
-	unseen  bool  // a notification without a zxid has come, and no reply with a zxid since
-	conn    *conn // carries requests; nil unless Connected
-	latest  *conn // the latest dialled, perhaps still shaking hands
+	zxid    int64       // the latest seen, in replies and notifications; see watches.answered
+	unseen  bool        // a notification without a zxid has come, and no reply with a zxid since
+	conn    *connection // carries requests; nil unless Connected
+	latest  *connection // the latest dialled, perhaps still shaking hands
 	ready   chan struct{}
 	toCheck list.List // of the *Retentions whose znodes heartbeats check, the next one first
 	backoff backoff
@@ -94,6 +95,7 @@ func newSession(cfg config) *Session {
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.deadline = lease.NewDeadline(s.ctx, &s.clock, func() { s.end(failure.ErrLeaseOver) })
 	s.lease = lease.NewKeeper(cfg.Timeout, cfg.TickTime, &s.clock, s.deadline)
+	s.common = Common{Session: s.ctx, Joined: &s.bg, Clock: &s.clock, Numbered: &s.numbered, JuteMaxBuffer: cfg.JuteMaxBuffer, Auth: cfg.Auth, SASL: cfg.SASL}
 	s.dialer = &dialer{s: s, tried: map[string]error{}}
 	s.watches = newWatches(s)
 	s.ephemerals = newEphemerals(min(mostRoom, cfg.JuteMaxBuffer/2), len(cfg.chroot))
@@ -224,7 +226,7 @@ func (s *Session) shutdown() {
 }
 
 // dialled notes the conn that is about to shake hands. False: the session is over, and shutdown does not know c.
-func (s *Session) dialled(c *conn) bool {
+func (s *Session) dialled(c *connection) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Err() != nil {

@@ -6,11 +6,11 @@ import (
 
 // These are all moves from one state to another. Config.OnState is called for each.
 //
-//	Connecting, Disconnected  → Connected      connectedLocked, by connUp: the conn carries the requests of all calls
-//	Connected                 → Disconnected   disconnectedLocked, by connDown: the conn has failed; by connUp, if connDown has not run yet
+//	Connecting, Disconnected  → Connected      connectedLocked, by Up: the conn carries the requests of all calls
+//	Connected                 → Disconnected   disconnectedLocked, by Down: the conn has failed; by Up, if Down has not run yet
 //	any                       → Over           end: for the first cause that comes, in the context and without a mutex
 
-func (s *Session) connectedLocked(c *conn) {
+func (s *Session) connectedLocked(c *connection) {
 	s.state, s.conn, c.upAt = Connected, c, s.clock.Stamp()
 	close(s.ready)
 	s.noteLocked(Change{State: Connected, ID: s.id, Addr: c.server, Timeout: s.granted})

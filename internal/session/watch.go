@@ -297,8 +297,9 @@ func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*w
 		ts = ts[n:]
 		b := wire.AppendLong(wire.AppendHeader(make([]byte, 0, size+64), wire.OpSetWatches), zxid)
 		b = wire.AppendStrings(wire.AppendStrings(wire.AppendStrings(b, data), exist), child)
-		ws.conn.enqueue(&request{op: wire.OpSetWatches, name: "set watches", repeatable: true, frame: b,
-			hook: func(code int32) { hook(some, code) }})
+		r := unawaited(wire.OpSetWatches, "set watches", "", b)
+		r.hook = func(code int32) { hook(some, code) }
+		ws.conn.enqueue(r)
 		requests++
 	}
 	return requests

@@ -116,8 +116,8 @@ func (ws *watches) armLocked(t *watched) {
 	if t.child { // WatchChildren itself sends the list with the watch
 		return
 	}
-	r := &request{op: wire.OpExists, name: "watch", path: t.path, repeatable: true}
-	r.frame = wire.AppendBool(wire.AppendString(wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpExists), t.path), true)
+	r := unawaited(wire.OpExists, "watch", t.path,
+		wire.AppendBool(wire.AppendString(wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpExists), t.path), true))
 	c := ws.conn
 	r.hook = func(code int32) {
 		ws.mu.Lock()
@@ -188,8 +188,8 @@ func (ws *watches) takeAwayLocked(t watchKey) {
 	if t.child {
 		kind = 1 // by getChildren
 	}
-	r := &request{op: wire.OpRemoveWatches, name: "remove watch", path: t.path, repeatable: true}
-	r.frame = wire.AppendInt(wire.AppendString(wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpRemoveWatches), t.path), kind)
+	r := unawaited(wire.OpRemoveWatches, "remove watch", t.path,
+		wire.AppendInt(wire.AppendString(wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpRemoveWatches), t.path), kind))
 	// "No such watch" means that it has just fired. One that a busy server keeps goes with its znode, or with the connection.
 	ws.conn.enqueue(r)
 }

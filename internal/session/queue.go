@@ -1,0 +1,59 @@
+package session
+
+// requestQueue is a linked list of requests: under its owner's mutex a request that is given up is removed from the middle,
+// and a heartbeat put in front, in constant time. A request is in one queue at a time.
+type requestQueue struct {
+	head, tail *request
+	n          int // requests
+	bytes      int // of their frames
+	long       int // those with a long reply
+}
+
+func (q *requestQueue) push(r *request)      { q.link(q.tail, r, nil) }
+func (q *requestQueue) pushFront(r *request) { q.link(nil, r, q.head) }
+
+// link puts r between two neighbours; nil: none on that side.
+func (q *requestQueue) link(prev, r, next *request) {
+	if r.prev, r.next = prev, next; prev != nil {
+		prev.next = r
+	} else {
+		q.head = r
+	}
+	if next != nil {
+		next.prev = r
+	} else {
+		q.tail = r
+	}
+	q.n++
+	q.bytes += len(r.frame)
+	if r.long {
+		q.long++
+	}
+}
+
+func (q *requestQueue) pop() *request {
+	r := q.head
+	if r != nil {
+		q.remove(r)
+	}
+	return r
+}
+
+func (q *requestQueue) remove(r *request) {
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else {
+		q.head = r.next
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	} else {
+		q.tail = r.prev
+	}
+	r.prev, r.next = nil, nil
+	q.n--
+	q.bytes -= len(r.frame)
+	if r.long {
+		q.long--
+	}
+}
