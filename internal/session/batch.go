@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -22,7 +23,7 @@ import (
 // is for one goroutine, and for one Do.
 type Batch struct {
 	s     *Session
-	share func(*request) // see Grouped; nil: none may share
+	share func(*link.Request) // see Grouped; nil: none may share
 	asks  []answerable
 }
 
@@ -31,23 +32,23 @@ type Result[T any] struct {
 	Value T     // the server's answer; zero if Err is set, except for a Multi
 	Err   error // why the request failed
 
-	r      *request // nil: refused before any I/O, with Err
+	r      *link.Request // nil: refused before any I/O, with Err
 	decode func() (T, error)
 	d      wire.Decoder // used by decode; a field, to save an allocation
 }
 
 type answerable interface {
-	request() *request
+	request() *link.Request
 	resolve(s *Session, noReply error) error
 }
 
-func (a *Result[T]) request() *request { return a.r }
+func (a *Result[T]) request() *link.Request { return a.r }
 
 // resolve decodes the reply and returns Err, which is noReply if there is no reply.
 func (a *Result[T]) resolve(s *Session, noReply error) error {
 	switch {
 	case a.r == nil:
-	case a.r.replied():
+	case a.r.Answered():
 		a.Value, a.Err = a.decode()
 	default:
 		a.Err = noReply
@@ -62,7 +63,7 @@ func (s *Session) Batch() *Batch { return &Batch{s: s} }
 // Grouped is Batch for the packages of this module: the creates, deletes and multis of the batch may share a transaction
 // with those of other such batches. They must come before the batch's reads, which see them, and are carried out in any
 // order among themselves.
-func (s *Session) Grouped() *Batch { return &Batch{s: s, share: (*request).share} }
+func (s *Session) Grouped() *Batch { return &Batch{s: s, share: (*link.Request).Share} }
 
 // Do sends the requests and waits for their replies, as long as ctx and the session last. A request that is refused
 // before any I/O, for example for a bad path, is not sent; the others are. But if one is too long, or has no room for its
@@ -74,7 +75,7 @@ func (b *Batch) Do(ctx context.Context) error {
 }
 
 func (s *Session) do(ctx context.Context, asks ...answerable) error {
-	requests := make([]*request, 0, len(asks))
+	requests := make([]*link.Request, 0, len(asks))
 	for _, a := range asks {
 		if r := a.request(); r != nil {
 			requests = append(requests, r)

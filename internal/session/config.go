@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/zklock/locker/internal/session/internal/link"
 )
 
 // Defaults of Config.
@@ -28,6 +30,9 @@ const (
 	minTimeout = 100 * time.Millisecond
 	maxTimeout = 24 * time.Hour
 )
+
+// Auth is one set of credentials, such as {"digest", []byte("user:password")}. The scheme digest needs a user and a colon.
+type Auth = link.Auth
 
 // Config says how Open opens a session. The zero value of each field means its default.
 type Config struct {
@@ -51,7 +56,7 @@ type Config struct {
 	CreateChroot bool
 
 	// Auth is presented on every connection before anything else.
-	Auth []Auth
+	Auth []link.Auth
 
 	// SASL, when set, is negotiated on every connection after Auth, before any other request.
 	SASL SASL

@@ -142,8 +142,8 @@ func TestAConfigThatCantWorkIsRefusedBeforeAnyDial(t *testing.T) {
 		"negative tick":      {session.Config{TickTime: -1}, "tick time -1ns: is not between"},
 		"endless tick":       {session.Config{TickTime: 25 * time.Hour}, "tick time 25h0m0s: is not between"},
 		"auth with no name":  {session.Config{Auth: []session.Auth{{Credential: []byte("x")}}}, `auth scheme "": is empty`},
-		"digest, no colon":   {session.Config{Auth: []session.Auth{{"digest", []byte("secret")}}}, `credential of auth scheme "digest": is not user:password`},
-		"digest, no user":    {session.Config{Auth: []session.Auth{{"digest", []byte(":secret")}}}, `credential of auth scheme "digest": is not user:password`},
+		"digest, no colon":   {session.Config{Auth: []session.Auth{{Scheme: "digest", Credential: []byte("secret")}}}, `credential of auth scheme "digest": is not user:password`},
+		"digest, no user":    {session.Config{Auth: []session.Auth{{Scheme: "digest", Credential: []byte(":secret")}}}, `credential of auth scheme "digest": is not user:password`},
 		"second auth is bad": {session.Config{Auth: []session.Auth{{Scheme: "ip"}, {}}}, `auth scheme "": is empty`},
 	} {
 		t.Run(name, func(t *testing.T) {

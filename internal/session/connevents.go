@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/clock"
+	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // connection is a conn with what its session notes about it, and the conn's Owner.
 type connection struct {
-	*conn
+	*link.Conn
 	s     *Session
 	began time.Time // when the connect request was sent; set before the conn is up
 
@@ -26,7 +28,7 @@ type connection struct {
 
 func (s *Session) newConnection(netConn net.Conn, server string, limit time.Duration) *connection {
 	c := &connection{s: s}
-	c.conn = newConn(c, s.common, netConn, server, limit)
+	c.Conn = link.New(c, s.common, netConn, server, limit)
 	return c
 }
 
@@ -87,23 +89,23 @@ func (c *connection) Shaken(r wire.ConnectResponse, sent time.Time) error {
 // meanwhile, Down waits for mu and takes c out of use.
 func (c *connection) Up() bool {
 	s := c.s
-	if !s.watches.attach(c.conn) {
+	if !s.watches.attach(c.Conn) {
 		return false
 	}
-	for s.watches.restore(c.conn) { // mu is free, and run writes nothing meanwhile
+	for s.watches.restore(c.Conn) { // mu is free, and run writes nothing meanwhile
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Err() != nil || !c.open() {
+	if s.Err() != nil || !c.Open() {
 		return false
 	}
 	if s.conn != nil {
-		s.disconnectedLocked(s.conn.failure()) // it has failed too, and its Down has not run yet
+		s.disconnectedLocked(s.conn.Failure()) // it has failed too, and its Down has not run yet
 	}
 	if s.unseen { // before the calls' requests: reads behind it are not older than the event
-		sync := unawaited(wire.OpSync, "sync", "", wire.AppendString(wire.AppendHeader(nil, wire.OpSync), s.join("/")))
-		sync.urgent = true
-		c.enqueue(sync)
+		sync := link.Unawaited(wire.OpSync, "sync", "", wire.AppendString(wire.AppendHeader(nil, wire.OpSync), s.join("/")))
+		sync.Urgent = true
+		c.Enqueue(sync)
 	}
 	s.connectedLocked(c)
 	return true
@@ -111,14 +113,14 @@ func (c *connection) Up() bool {
 
 func (c *connection) Down(err error) {
 	s := c.s
-	s.watches.detach(c.conn)
+	s.watches.detach(c.Conn)
 	s.mu.Lock()
 	up := s.conn == c
 	lasted := up && s.clock.Stamp().Sub(c.upAt) >= time.Second
 	if up {
 		s.disconnectedLocked(err)
 	}
-	if up && errors.Is(err, errSilent) {
+	if up && errors.Is(err, link.ErrSilent) {
 		s.lease.Silent()
 	}
 	if s.latest == c {
@@ -128,7 +130,7 @@ func (c *connection) Down(err error) {
 	if lasted {
 		s.dialer.good() // before failed: this failure is the first of a new search
 	}
-	s.dialer.failed(c.server, err)
+	s.dialer.failed(c.Server, err)
 }
 
 // Notified takes a notification. Servers before 3.9 send no zxid: the event may then be later than any zxid that we can
@@ -138,7 +140,7 @@ func (c *connection) Notified(event zk.EventType, path string, zxid int64) bool 
 	if event == zk.EventNodeDeleted {
 		s.ephemerals.gone(s.strip(path), math.MaxInt64, false)
 	}
-	if !s.watches.fire(c.conn, event, path, zxid) {
+	if !s.watches.fire(c.Conn, event, path, zxid) {
 		return false // c is detached: the next conn has to report the event, so its zxid must not count as seen
 	}
 	s.mu.Lock()
@@ -159,24 +161,24 @@ func (c *connection) Heard(at time.Time) {
 
 func (c *connection) Spawn(fn func()) bool { return c.s.spawn(fn) }
 func (c *connection) Refused(err error)    { c.s.end(err) }
-func (c *connection) NotClosed(err error)  { c.s.dialer.failed(c.server, err) }
+func (c *connection) NotClosed(err error)  { c.s.dialer.failed(c.Server, err) }
 
 // Replied counts the reply to r, with the verdict code, which arrived at time at. An error gives up c.
-func (c *connection) Replied(r *request, header wire.ReplyHeader, code int32, at time.Time) error {
+func (c *connection) Replied(r *link.Request, header wire.ReplyHeader, code int32, at time.Time) error {
 	err := c.replied(r, header, code, at)
-	if err == nil && r.op != wire.OpPing {
-		c.s.watches.answered(c.conn, header.Zxid)
+	if err == nil && r.Op != wire.OpPing {
+		c.s.watches.answered(c.Conn, header.Zxid)
 	}
 	return err
 }
 
-func (c *connection) replied(r *request, header wire.ReplyHeader, code int32, at time.Time) error {
+func (c *connection) replied(r *link.Request, header wire.ReplyHeader, code int32, at time.Time) error {
 	s := c.s
 	if code == wire.CodeSessionExpired {
 		s.end(failure.ErrExpired)
 		return failure.ErrExpired
 	}
-	if header.Code == wire.CodeAuthRequired && r.op != wire.OpSASL {
+	if header.Code == wire.CodeAuthRequired && r.Op != wire.OpSASL {
 		err := fmt.Errorf("%w: the server enforces authentication, of a kind that was not given", failure.ErrAuth)
 		s.end(err)
 		return err
@@ -184,21 +186,21 @@ func (c *connection) replied(r *request, header wire.ReplyHeader, code int32, at
 	if code == wire.CodeSessionMoved {
 		return failure.Of(code)
 	}
-	if r.op == wire.OpAuth || r.op == wire.OpSASL || r.op == wire.OpClose || code == wire.CodeUnreadable {
+	if r.Op == wire.OpAuth || r.Op == wire.OpSASL || r.Op == wire.OpClose || code == wire.CodeUnreadable {
 		return nil // credentials do not touch the session, close ends it, and an unreadable reply proves nothing
 	}
 	// Only refusals by the last request processor prove that the leader was asked. One with enableEagerACLCheck comes from a
 	// follower's first, and without a zxid.
-	leader := wire.ThroughLeader(r.op) && r.op != wire.OpSync && header.Zxid > 0 && (code == wire.CodeOK || code <= wire.CodeNoNode && code >= -111)
+	leader := wire.ThroughLeader(r.Op) && r.Op != wire.OpSync && header.Zxid > 0 && (code == wire.CodeOK || code <= wire.CodeNoNode && code >= -111)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.op != wire.OpPing {
+	if r.Op != wire.OpPing {
 		s.zxid = max(s.zxid, header.Zxid)
 		s.unseen = s.unseen && header.Zxid <= 0
 	}
-	s.lease.Ack(r.sent, at, leader)
+	s.lease.Ack(r.Sent, at, leader)
 	if leader {
-		c.lastWrite = clock.Later(c.lastWrite, r.sent)
+		c.lastWrite = clock.Later(c.lastWrite, r.Sent)
 	}
 	return nil
 }

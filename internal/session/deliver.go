@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/link"
 )
 
 // run sends requests back to back on one conn, up to two bursts at a time, and waits for all replies. Repeatable requests
@@ -15,17 +16,17 @@ import (
 // throttled request as not sent; the next attempt comes after a pause. It waits for a connection as long as ctx and the session
 // last. If a request is too long, or has no room for its ephemeral znodes, none is sent. Nil: each has a reply, a yes or a
 // no (request.result).
-func (s *Session) run(ctx context.Context, requests ...*request) error {
+func (s *Session) run(ctx context.Context, requests ...*link.Request) error {
 	if len(requests) == 0 {
 		return nil
 	}
 	for _, r := range requests {
 		err := s.ephemerals.reserve(r)
-		if size := len(r.frame) - 4; size > s.cfg.JuteMaxBuffer { // the servers do not count the length field either
+		if size := len(r.Frame) - 4; size > s.cfg.JuteMaxBuffer { // the servers do not count the length field either
 			err = failure.TooLarge("request", size, s.cfg.JuteMaxBuffer)
 		}
 		if err != nil {
-			return r.unsentError(err)
+			return r.Unsent(err)
 		}
 	}
 	return s.deliver(ctx, requests)
@@ -71,40 +72,40 @@ func (s *Session) waitingFor(what string) error {
 	return fmt.Errorf("waiting for a connection: %w", s.dialer.report())
 }
 
-func (s *Session) deliver(ctx context.Context, requests []*request) error {
+func (s *Session) deliver(ctx context.Context, requests []*link.Request) error {
 	for {
 		c, err := s.await(ctx)
 		if err != nil {
-			return requests[0].unsentError(err)
+			return requests[0].Unsent(err)
 		}
-		sent, err := c.exchange(ctx, requests)
+		sent, err := c.Exchange(ctx, requests)
 		if err != nil {
 			return err
 		}
-		again := make([]*request, 0, len(requests)-sent)
+		again := make([]*link.Request, 0, len(requests)-sent)
 		var trouble error // a server's answer that says: try again
 		write := false    // one of again
 		for i, r := range requests[:sent] {
-			fate, busy := r.fate(requests[i+1:sent], write)
+			fate, busy := r.Fate(requests[i+1:sent], write)
 			if busy != nil {
 				trouble = busy
 			}
 			switch fate {
-			case toRepeat:
-				write = write || !r.repeatable
+			case link.ToRepeat:
+				write = write || !r.Repeatable
 				again = append(again, r)
-			case lost:
+			case link.Lost:
 				if trouble != nil {
 					s.rest(ctx, s.nextRest()) // the caller may repeat the write at once, when it has found out what became of it
 				}
-				return r.opError(s.ended(ctx, r.err), true)
+				return r.Failed(s.ended(ctx, r.Err()), true)
 			}
 		}
 		if requests = append(again, requests[sent:]...); len(requests) == 0 {
 			return nil
 		}
 		if trouble != nil && !s.rest(ctx, s.nextRest()) {
-			return requests[0].unsentError(s.ended(ctx, trouble))
+			return requests[0].Unsent(s.ended(ctx, trouble))
 		}
 	}
 }

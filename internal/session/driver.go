@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -48,7 +49,7 @@ func (d *driver) dial(string, string, time.Duration) (net.Conn, error) {
 	}
 	c := d.s.newConnection(netConn, server, limit)
 	if !d.s.dialled(c) {
-		c.fail(errStopped)
+		c.Fail(errStopped)
 		return nil, errStopped
 	}
 	return &driverConn{Conn: netConn, c: c}, nil
@@ -67,10 +68,10 @@ func (d *driverConn) Write(b []byte) (int, error) {
 	frame := append([]byte(nil), b...)
 	if !d.began {
 		d.began = true
-		return len(b), d.c.shakeHands(frame)
+		return len(b), d.c.ShakeHands(frame)
 	}
-	if !d.c.enqueue(ofDriver(frame)) {
-		return 0, d.c.failure()
+	if !d.c.Enqueue(link.OfDriver(frame)) {
+		return 0, d.c.Failure()
 	}
 	return len(b), nil
 }
@@ -78,7 +79,7 @@ func (d *driverConn) Write(b []byte) (int, error) {
 // Read returns the frames for the driver. The conn handles all others that arrive meanwhile.
 func (d *driverConn) Read(b []byte) (int, error) {
 	for len(d.unread) == 0 {
-		frame, err := d.c.receive()
+		frame, err := d.c.Receive()
 		if err != nil {
 			return 0, err
 		}
@@ -99,7 +100,7 @@ func (d *driverConn) SetReadDeadline(time.Time) error { return nil }
 func (d *driverConn) SetWriteDeadline(time.Time) error { return nil }
 
 func (d *driverConn) Close() error {
-	d.c.fail(errors.New("closed by the driver"))
+	d.c.Fail(errors.New("closed by the driver"))
 	return nil
 }
 

@@ -61,11 +61,11 @@ func sessionGoroutines() (n int) {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	all := bytes.Split(stacks, []byte("\n\n"))
+	ours := regexp.MustCompile(`/internal/session(/internal/\w+)?\.|go-zookeeper/zk\.`)
 	bubble := regexp.MustCompile(`synctest bubble \d+\]`).Find(all[0])
 	for _, stack := range all[1:] {
 		head, _, _ := bytes.Cut(stack, []byte("\n"))
-		if bytes.HasSuffix(bytes.TrimSuffix(head, []byte(":")), bubble) &&
-			(bytes.Contains(stack, []byte("/internal/session.")) || bytes.Contains(stack, []byte("go-zookeeper/zk."))) {
+		if bytes.HasSuffix(bytes.TrimSuffix(head, []byte(":")), bubble) && ours.Match(stack) {
 			n++
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -33,14 +34,14 @@ const (
 // 512 KB, or half of Config.JuteMaxBuffer if that is less; nothing was sent. The error has the figures.
 var ErrNoRoom = errors.New("session: no room for another ephemeral znode")
 
-func effectOf(m Mode) effect {
+func effectOf(m Mode) link.Effect {
 	switch m {
 	case Ephemeral:
-		return makes
+		return link.Makes
 	case EphemeralSequential:
-		return makesNumbered
+		return link.MakesNumbered
 	}
-	return noEffect
+	return link.NoEffect
 }
 
 type ephemerals struct {
@@ -50,31 +51,31 @@ type ephemerals struct {
 	mu    sync.Mutex // guards what follows; a leaf: nothing else is locked under it
 	bytes int        // of the paths that exist, are being created, or may have been created
 	made  map[string]int64
-	doubt map[touch]int // creates whose outcome is unknown
+	doubt map[link.Touch]int // creates whose outcome is unknown
 }
 
 func newEphemerals(limit, chroot int) *ephemerals {
-	return &ephemerals{limit: limit, chroot: chroot, made: map[string]int64{}, doubt: map[touch]int{}}
+	return &ephemerals{limit: limit, chroot: chroot, made: map[string]int64{}, doubt: map[link.Touch]int{}}
 }
 
-func (e *ephemerals) size(t touch) int {
-	n := e.chroot + len(t.path) + lengthBytes
-	if t.effect == makesNumbered {
+func (e *ephemerals) size(t link.Touch) int {
+	n := e.chroot + len(t.Path) + lengthBytes
+	if t.Effect == link.MakesNumbered {
 		n += numberBytes
 	}
 	return n
 }
 
 // reserve takes the room that r may need, or returns an error.
-func (e *ephemerals) reserve(r *request) error {
-	if len(r.touches) == 0 {
+func (e *ephemerals) reserve(r *link.Request) error {
+	if len(r.Touches) == 0 {
 		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	need := 0
-	for _, t := range r.touches {
-		if t.stays() {
+	for _, t := range r.Touches {
+		if t.Stays() {
 			need += e.size(t)
 		}
 	}
@@ -82,25 +83,25 @@ func (e *ephemerals) reserve(r *request) error {
 		return fmt.Errorf("%w: %d bytes are needed and %d of %d are used: the paths of a session's ephemeral znodes must stay far "+
 			"below the ensemble's jute.maxbuffer", ErrNoRoom, need, e.bytes, e.limit)
 	}
-	r.reserved = need
+	r.Reserved = need
 	e.bytes += need
 	return nil
 }
 
 // releaseLocked gives back r's reserved room.
-func (e *ephemerals) releaseLocked(r *request) {
-	e.bytes -= r.reserved
-	r.reserved = 0
+func (e *ephemerals) releaseLocked(r *link.Request) {
+	e.bytes -= r.Reserved
+	r.Reserved = 0
 }
 
 // doubtLocked keeps the room of r, which may have been carried out.
-func (e *ephemerals) doubtLocked(r *request) {
-	if r.reserved == 0 {
+func (e *ephemerals) doubtLocked(r *link.Request) {
+	if r.Reserved == 0 {
 		return
 	}
-	r.reserved = 0
-	for _, t := range r.touches {
-		if t.stays() {
+	r.Reserved = 0
+	for _, t := range r.Touches {
+		if t.Stays() {
 			e.doubt[t]++
 		}
 	}
@@ -108,13 +109,13 @@ func (e *ephemerals) doubtLocked(r *request) {
 
 func (e *ephemerals) addLocked(path string, czxid int64) {
 	if _, known := e.made[path]; !known {
-		e.bytes += e.size(touch{path: path})
+		e.bytes += e.size(link.Touch{Path: path})
 	}
 	e.made[path] = czxid
 }
 
 // clearLocked gives back the room of at most n creates whose outcome was unknown.
-func (e *ephemerals) clearLocked(t touch, n int) {
+func (e *ephemerals) clearLocked(t link.Touch, n int) {
 	n = min(n, e.doubt[t])
 	if e.doubt[t] -= n; e.doubt[t] == 0 {
 		delete(e.doubt, t)
@@ -133,19 +134,19 @@ func (e *ephemerals) gone(path string, zxid int64, written bool) {
 func (e *ephemerals) goneLocked(path string, zxid int64, written bool) {
 	if czxid, ok := e.made[path]; ok && czxid <= zxid {
 		delete(e.made, path)
-		e.bytes -= e.size(touch{path: path})
+		e.bytes -= e.size(link.Touch{Path: path})
 	}
 	if written {
-		e.clearLocked(touch{path, makes}, math.MaxInt)
+		e.clearLocked(link.Touch{Path: path, Effect: link.Makes}, math.MaxInt)
 	}
 }
 
 // unanswered is called when r's caller gives up without a reply that says whether r was carried out.
-func (e *ephemerals) unanswered(r *request) {
-	if r.reserved == 0 {
+func (e *ephemerals) unanswered(r *link.Request) {
+	if r.Reserved == 0 {
 		return
 	}
-	unknown := r.outcomeUnknown()
+	unknown := r.MayBeDone()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if unknown {
@@ -156,11 +157,11 @@ func (e *ephemerals) unanswered(r *request) {
 }
 
 // answered updates the count from the reply to r, which decoded to err; made returns the path that operation i has made.
-func (e *ephemerals) answered(r *request, err error, made func(i int) string) {
-	if r.header.Code == wire.CodeNoNode && r.op != wire.OpMulti {
-		e.gone(r.path, r.header.Zxid, r.op == wire.OpDelete)
+func (e *ephemerals) answered(r *link.Request, err error, made func(i int) string) {
+	if r.Header.Code == wire.CodeNoNode && r.Op != wire.OpMulti {
+		e.gone(r.Path, r.Header.Zxid, r.Op == wire.OpDelete)
 	}
-	if len(r.touches) == 0 {
+	if len(r.Touches) == 0 {
 		return
 	}
 	e.mu.Lock()
@@ -169,13 +170,13 @@ func (e *ephemerals) answered(r *request, err error, made func(i int) string) {
 		e.doubtLocked(r)
 		return
 	}
-	for i, t := range r.touches {
+	for i, t := range r.Touches {
 		switch {
 		case err != nil:
-		case t.effect == deletes:
-			e.goneLocked(t.path, r.header.Zxid, true)
-		case t.stays():
-			e.addLocked(made(i), r.header.Zxid)
+		case t.Effect == link.Deletes:
+			e.goneLocked(t.Path, r.Header.Zxid, true)
+		case t.Stays():
+			e.addLocked(made(i), r.Header.Zxid)
 		}
 	}
 	e.releaseLocked(r)
@@ -198,7 +199,7 @@ func (s *Session) Found(path, made string, czxid int64) {
 	if made != "" {
 		e.addLocked(made, czxid)
 	}
-	e.clearLocked(touch{path, makesNumbered}, math.MaxInt)
+	e.clearLocked(link.Touch{Path: path, Effect: link.MakesNumbered}, math.MaxInt)
 }
 
 // Gone records that the ephemeral znode path is gone for good, by other evidence than an answer about it: for example, a

@@ -18,19 +18,20 @@ func (r *Rig) AnswerAsTheSessionEnds(code int32, returned func() bool) {
 		r.until(func() bool { return returned() || abandons() })
 	}
 	if code != wire.CodeSessionExpired {
-		r.c.pending.head.hook = func(int32) { r.end(failure.ErrExpired) }
+		r.c.seam().First().Hook = func(int32) { r.end(failure.ErrExpired) }
 	}
-	b := binary.BigEndian.AppendUint32(nil, uint32(r.c.pending.head.xid))
+	_, _, xid := r.c.seam().Waiting()
+	b := binary.BigEndian.AppendUint32(nil, uint32(xid))
 	b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, 99), uint32(code))
-	if _, err := r.c.handle(b, len(b), r.clock.Stamp()); err != nil {
-		r.c.fail(err)
+	if err := r.c.seam().Handle(b, len(b), r.clock.Stamp()); err != nil {
+		r.c.Fail(err)
 	}
 }
 
 // abandons reports whether a goroutine of the process is giving up requests.
 func abandons() bool {
 	buf := make([]byte, 1<<20)
-	return strings.Contains(string(buf[:runtime.Stack(buf, true)]), "session.(*conn).abandon(")
+	return strings.Contains(string(buf[:runtime.Stack(buf, true)]), "link.(*Conn).abandon(")
 }
 
 // End ends the session.

@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session/internal/lease"
+	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 	public "github.com/zklock/locker/session"
 )
@@ -21,10 +22,10 @@ import (
 // What the tests of this package use of its unexported code; they have no other access to it.
 
 // MaxFrame bounds a frame from the server.
-const MaxFrame = maxFrame
+const MaxFrame = link.MaxFrame
 
 // Burst is how many requests of one call are waited for together.
-const Burst = burst
+const Burst = link.Together
 
 // WatchedPaths returns the number of paths in the watch table, without those that the next connection will drop.
 func (s *Session) WatchedPaths() (n int) {
@@ -46,10 +47,11 @@ func (s *Session) QueuedCalls() (queued, pending int) {
 	if l == nil {
 		return 0, 0
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.queue.n, l.pending.n
+	queued, pending, _ = l.seam().Waiting()
+	return queued, pending
 }
+
+func (c *connection) seam() link.Seam { return link.SeamOf(c.Conn) }
 
 // Transact is Multi that also returns the transaction's zxid.
 func (s *Session) Transact(ctx context.Context, ops ...Op) (Transaction, error) {
@@ -99,7 +101,7 @@ func NewRig() *Rig {
 // connect gives the rig a conn that has done its handshake.
 func (r *Rig) connect(netConn net.Conn, server string) {
 	r.c = r.newConnection(netConn, server, time.Second)
-	r.c.state = connEstablished
+	r.c.seam().Establish()
 }
 
 // Stop stops the rig's clocks.
@@ -108,10 +110,10 @@ func (r *Rig) Stop() {
 }
 
 // Woken is signalled when requests have been queued, and when the link has failed.
-func (r *Rig) Woken() <-chan struct{} { return r.c.wake }
+func (r *Rig) Woken() <-chan struct{} { return r.c.seam().Woken() }
 
 // Failed reports whether the link has been given up.
-func (r *Rig) Failed() bool { return r.c.failure() != nil }
+func (r *Rig) Failed() bool { return r.c.Failure() != nil }
 
 // Answer answers each queued request with code and body.
 func (r *Rig) Answer(code int32, body []byte) error {
@@ -119,21 +121,15 @@ func (r *Rig) Answer(code int32, body []byte) error {
 		return err
 	}
 	for {
-		r.c.mu.Lock()
-		n := r.c.pending.n
-		var xid int32
-		if n > 0 {
-			xid = r.c.pending.head.xid
-		}
-		r.c.mu.Unlock()
+		_, n, xid := r.c.seam().Waiting()
 		if n == 0 {
 			return nil
 		}
 		b := binary.BigEndian.AppendUint32(nil, uint32(xid))
 		b = binary.BigEndian.AppendUint64(b, 99)
 		b = binary.BigEndian.AppendUint32(b, uint32(code))
-		if _, err := r.c.handle(append(b, body...), len(b)+len(body), r.clock.Now()); err != nil {
-			r.c.fail(err)
+		if err := r.c.seam().Handle(append(b, body...), len(b)+len(body), r.clock.Now()); err != nil {
+			r.c.Fail(err)
 			return err
 		}
 	}
@@ -145,40 +141,31 @@ func (r *Rig) Notify(typ zk.EventType, path string) error {
 	b = binary.BigEndian.AppendUint64(b, 0xffffffffffffffff)
 	b = append(b, 0, 0, 0, 0, 0, 0, 0, byte(typ), 0, 0, 0, 3)
 	body := wire.AppendString(b, path)
-	_, err := r.c.handle(body, len(body), r.clock.Now())
-	return err
+	return r.c.seam().Handle(body, len(body), r.clock.Now())
 }
 
 // Send writes the queued requests.
-func (r *Rig) Send() error {
-	for {
-		if _, more, err := r.c.flush(nil, nil); !more || err != nil {
-			return err
-		}
-	}
-}
+func (r *Rig) Send() error { return r.c.seam().Flush() }
 
 // Beat queues a heartbeat on the link.
-func (r *Rig) Beat() { r.c.enqueue(newPing()) }
+func (r *Rig) Beat() { r.c.Enqueue(link.Ping()) }
 
 // NextBeat does what the heartbeat has to do now, and returns the time until it has something to do again.
 func (r *Rig) NextBeat() time.Duration { return r.c.Beat() }
 
 // Break makes the link fail.
-func (r *Rig) Break(err error) { r.c.fail(err) }
+func (r *Rig) Break(err error) { r.c.Fail(err) }
 
 // BreakBehind makes the link fail for err as far as its first n requests without a reply: it has not come to the others yet.
 func (r *Rig) BreakBehind(n int, err error) {
 	for range n {
-		r.c.failCalls(r.c.pending.pop(), err)
+		r.c.seam().FailNext(err)
 	}
 }
 
 // Take takes the first request without a reply, as the reader does, and returns its hook.
 func (r *Rig) Take() func(code int32) {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
-	return r.c.pending.pop().hook
+	return r.c.seam().Take().Hook
 }
 
 // Reconnect gives the session another conn.
@@ -193,40 +180,35 @@ func (r *Rig) RefuseAndBreak(err error) {
 	r.driver.start() // which the end of the session stops
 	context.AfterFunc(r.ctx, r.shutdown)
 	r.mu.Lock() // both need it
-	r.c.mu.Lock()
-	b := binary.BigEndian.AppendUint32(nil, uint32(r.c.pending.head.xid))
-	n := r.c.pending.n
-	r.c.mu.Unlock()
+	_, n, xid := r.c.seam().Waiting()
+	b := binary.BigEndian.AppendUint32(nil, uint32(xid))
 	b = binary.BigEndian.AppendUint64(b, 99)
 	code := int32(wire.CodeSessionExpired)
 	b = binary.BigEndian.AppendUint32(b, uint32(code))
 	var both sync.WaitGroup
 	both.Go(func() {
-		_, err := r.c.handle(b, len(b), r.clock.Stamp())
-		r.c.fail(err)
+		r.c.Fail(r.c.seam().Handle(b, len(b), r.clock.Stamp()))
 	})
-	r.until(func() bool { return r.c.pending.n < n })
-	both.Go(func() { r.c.fail(err) })
-	r.until(func() bool { return r.c.err != nil })
+	r.until(func() bool { _, now, _ := r.c.seam().Waiting(); return now < n })
+	both.Go(func() { r.c.Fail(err) })
+	r.until(func() bool { return r.c.Failure() != nil })
 	r.mu.Unlock()
 	both.Wait()
 }
 
 // GarbleAndBreak has the reader find a reply to no request, and the conn fail for err before the reader has given it up.
 func (r *Rig) GarbleAndBreak(err error) {
-	if _, garbled := r.c.handle(make([]byte, wire.ReplyHeaderLen), wire.ReplyHeaderLen, r.clock.Now()); garbled == nil {
+	if garbled := r.c.seam().Handle(make([]byte, wire.ReplyHeaderLen), wire.ReplyHeaderLen, r.clock.Now()); garbled == nil {
 		panic("the rig's link takes a reply to no request")
 	}
-	r.c.fail(err)
+	r.c.Fail(err)
 }
 
-// until waits for what the conn's lock guards.
+// until waits for cond.
 func (r *Rig) until(cond func() bool) {
 	began := time.Now()
 	for done := false; !done; runtime.Gosched() {
-		r.c.mu.Lock()
 		done = cond()
-		r.c.mu.Unlock()
 		if time.Since(began) > time.Minute {
 			panic("the rig's link does not get there")
 		}
@@ -240,7 +222,7 @@ func ReadAll(stream io.Reader) (forwarded int, err error) {
 	defer r.Stop()
 	r.connect(source{stream}, "rig:1")
 	for {
-		frame, err := r.c.receive()
+		frame, err := r.c.Receive()
 		forwarded += len(frame)
 		if err != nil {
 			return forwarded, err
@@ -275,8 +257,9 @@ func (s *Session) HoldMutexes() (release func()) {
 		m.Lock()
 	}
 	if s.conn != nil {
-		s.conn.mu.Lock()
-		all = append(all, &s.conn.mu)
+		l := s.conn.seam().Locker()
+		l.Lock()
+		all = append(all, l)
 	}
 	return func() {
 		for _, m := range all {

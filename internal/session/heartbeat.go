@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/zklock/locker/internal/session/internal/link"
 )
 
 // A session has one heartbeat, however many locks it holds. It gives up a conn whose server has owed an answer for too long
@@ -17,19 +19,19 @@ func (c *connection) Beat() time.Duration {
 	now := s.clock.Now()
 	wait, every := s.lease.Every()
 	if c.beatDueLocked(now) <= 0 {
-		c.enqueue(c.beatLocked(now))
+		c.Enqueue(c.beatLocked(now))
 	}
 	next, renew := c.beatDueLocked(now), s.lease.Renew(now, c.upAt, c.upAt.Sub(c.began))
 	s.mu.Unlock()
-	unsent, unheard := c.quiet(now)
+	unsent, unheard := c.Quiet(now)
 	limit := c.Patience()
 	switch {
 	case renew:
-		c.fail(errThin)
+		c.Fail(errThin)
 	case unheard >= limit:
-		c.fail(fmt.Errorf("%w within %v", errSilent, limit))
+		c.Fail(fmt.Errorf("%w within %v", link.ErrSilent, limit))
 	case unsent >= every: // also while a reply is due: the server has to hear of us, however long the reply takes
-		c.enqueue(newPing())
+		c.Enqueue(link.Ping())
 		unsent = 0
 	}
 	return min(wait, limit-unheard, max(next, 0), every-unsent) + time.Millisecond

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -31,19 +32,19 @@ func (s *Session) multi(ops []Op) *Result[Transaction] {
 	if len(ops) == 0 {
 		return &Result[Transaction]{}
 	}
-	r := newRequest(wire.OpMulti, "multi", "")
+	r := link.NewRequest(wire.OpMulti, "multi", "")
 	for _, op := range ops {
 		if err := s.appendOp(r, op); err != nil {
 			return &Result[Transaction]{Err: fmt.Errorf("session: multi: %w", err)}
 		}
 	}
-	r.path = r.touches[0].path
+	r.Path = r.Touches[0].Path
 	return s.transaction(r)
 }
 
 // transaction completes r, a multi with all its operations.
-func (s *Session) transaction(r *request) *Result[Transaction] {
-	r.frame = wire.AppendMultiHeader(r.frame, -1, true)
+func (s *Session) transaction(r *link.Request) *Result[Transaction] {
+	r.Frame = wire.AppendMultiHeader(r.Frame, -1, true)
 	return &Result[Transaction]{r: r, decode: func() (Transaction, error) {
 		tx, err := s.decodeTransaction(r)
 		s.ephemerals.answered(r, err, func(i int) string { return tx.Responses[i].String })
@@ -51,9 +52,9 @@ func (s *Session) transaction(r *request) *Result[Transaction] {
 	}}
 }
 
-func (s *Session) decodeTransaction(r *request) (Transaction, error) {
-	d := &wire.Decoder{B: r.reply}
-	resps, codes := s.decodeMulti(d, len(r.touches))
+func (s *Session) decodeTransaction(r *link.Request) (Transaction, error) {
+	d := &wire.Decoder{B: r.Reply}
+	resps, codes := s.decodeMulti(d, len(r.Touches))
 	failed := -1
 	for i, code := range codes {
 		// Operations before the failed one are "rolled back" (0 on the wire), those behind it have "runtime inconsistency".
@@ -62,55 +63,55 @@ func (s *Session) decodeTransaction(r *request) (Transaction, error) {
 		}
 	}
 	switch {
-	case d.Err != nil && r.header.Code != wire.CodeOK: // refused as a whole, with no results of the operations
-		return Transaction{}, r.result(d)
-	case d.Err != nil || len(resps) != len(r.touches):
-		return Transaction{}, r.garbled(wire.ErrShort)
-	case failed < 0 && r.header.Code != wire.CodeOK:
-		return Transaction{}, r.garbled(fmt.Errorf("refused (%w), and every operation done", failure.Of(r.header.Code)))
+	case d.Err != nil && r.Header.Code != wire.CodeOK: // refused as a whole, with no results of the operations
+		return Transaction{}, r.Result(d)
+	case d.Err != nil || len(resps) != len(r.Touches):
+		return Transaction{}, r.Garbled(wire.ErrShort)
+	case failed < 0 && r.Header.Code != wire.CodeOK:
+		return Transaction{}, r.Garbled(fmt.Errorf("refused (%w), and every operation done", failure.Of(r.Header.Code)))
 	case failed >= 0:
-		code, path := codes[failed], r.touches[failed].path
+		code, path := codes[failed], r.Touches[failed].Path
 		// If an earlier operation is about path, it may have deleted the znode.
-		if code == wire.CodeNoNode && !slices.ContainsFunc(r.touches[:failed], func(t touch) bool { return t.path == path }) {
-			s.ephemerals.gone(path, r.header.Zxid, true)
+		if code == wire.CodeNoNode && !slices.ContainsFunc(r.Touches[:failed], func(t link.Touch) bool { return t.Path == path }) {
+			s.ephemerals.gone(path, r.Header.Zxid, true)
 		}
-		return Transaction{Responses: resps}, r.refused(path, code)
+		return Transaction{Responses: resps}, r.Refused(path, code)
 	}
 	for i, resp := range resps {
-		if resp.String != "" && !mayHaveMade(r.touches[i].path, resp.String) { // only creates answer with a path
-			return Transaction{}, r.garbled(errOtherPath)
+		if resp.String != "" && !mayHaveMade(r.Touches[i].Path, resp.String) { // only creates answer with a path
+			return Transaction{}, r.Garbled(errOtherPath)
 		}
 	}
-	return Transaction{resps, r.header.Zxid}, nil
+	return Transaction{resps, r.Header.Zxid}, nil
 }
 
 // appendOp encodes an operation of a multi.
-func (s *Session) appendOp(r *request, op Op) error {
+func (s *Session) appendOp(r *link.Request, op Op) error {
 	switch o := op.(type) {
 	case OpCreate:
-		r.frame = wire.AppendMultiHeader(r.frame, opOf(o.Mode), false)
-		r.appendCreate(s.join(o.Path), o.Path, o.Data, o.Mode, o.ACL)
+		r.Frame = wire.AppendMultiHeader(r.Frame, opOf(o.Mode), false)
+		appendCreate(r, s.join(o.Path), o.Path, o.Data, o.Mode, o.ACL)
 		return checkCreate(o.Path, o.Mode)
 	case OpSet:
-		r.frame = wire.AppendInt(wire.AppendBytes(s.beginOp(r, wire.OpSetData, o.Path, noEffect), o.Data), o.Version)
+		r.Frame = wire.AppendInt(wire.AppendBytes(s.beginOp(r, wire.OpSetData, o.Path, link.NoEffect), o.Data), o.Version)
 		return CheckPath(o.Path)
 	case OpDelete:
-		does := deletes
-		if made := slices.Index(r.touches, touch{o.Path, makes}); made >= 0 { // it does not outlast the transaction
-			r.touches[made].effect, does = makesForNow, noEffect
+		does := link.Deletes
+		if made := slices.Index(r.Touches, link.Touch{Path: o.Path, Effect: link.Makes}); made >= 0 { // it does not outlast the transaction
+			r.Touches[made].Effect, does = link.MakesForNow, link.NoEffect
 		}
-		r.frame = wire.AppendInt(s.beginOp(r, wire.OpDelete, o.Path, does), o.Version)
+		r.Frame = wire.AppendInt(s.beginOp(r, wire.OpDelete, o.Path, does), o.Version)
 		return CheckPath(o.Path)
 	case OpCheck:
-		r.frame = wire.AppendInt(s.beginOp(r, wire.OpCheck, o.Path, noEffect), o.Version)
+		r.Frame = wire.AppendInt(s.beginOp(r, wire.OpCheck, o.Path, link.NoEffect), o.Version)
 		return CheckPath(o.Path)
 	}
 	return errors.New("an operation is nil")
 }
 
-func (s *Session) beginOp(r *request, code int32, path string, e effect) []byte {
-	r.touches = append(r.touches, touch{path, e})
-	return wire.AppendString(wire.AppendMultiHeader(r.frame, code, false), s.join(path))
+func (s *Session) beginOp(r *link.Request, code int32, path string, e link.Effect) []byte {
+	r.Touches = append(r.Touches, link.Touch{Path: path, Effect: e})
+	return wire.AppendString(wire.AppendMultiHeader(r.Frame, code, false), s.join(path))
 }
 
 // decodeMulti reads the responses, and the code of each; more than n are an error.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -117,17 +118,17 @@ func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byt
 	if err := checkNamed(path); err != nil {
 		return &Result[T]{Err: err}
 	}
-	a := &Result[T]{r: newRequest(op, name, path)}
-	a.r.frame = body(a.r.frame)
+	a := &Result[T]{r: link.NewRequest(op, name, path)}
+	a.r.Frame = body(a.r.Frame)
 	a.decode = func() (v T, err error) {
-		err = a.r.result(&a.d)
+		err = a.r.Result(&a.d)
 		s.ephemerals.answered(a.r, err, nil)
 		if err != nil {
 			return v, err
 		}
 		if v = read(&a.d); a.d.Err != nil {
 			var zero T
-			return zero, a.r.garbled(a.d.Err)
+			return zero, a.r.Garbled(a.d.Err)
 		}
 		return v, nil
 	}
@@ -149,7 +150,7 @@ func (s *Session) delete(path string, version int32) *Result[None] {
 	a := ask(s, wire.OpDelete, "delete", path, func(b []byte) []byte { return wire.AppendInt(wire.AppendString(b, s.join(path)), version) },
 		nothing)
 	if a.r != nil {
-		a.r.touches = []touch{{path, deletes}}
+		a.r.Touches = []link.Touch{{Path: path, Effect: link.Deletes}}
 	}
 	return a
 }
@@ -287,8 +288,8 @@ func checkCreate(path string, mode Mode) error {
 }
 
 func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk.ACL) *Result[Created] {
-	a := &Result[Created]{r: newRequest(opOf(mode), "create", path)}
-	a.r.appendCreate(full, path, data, mode, acl)
+	a := &Result[Created]{r: link.NewRequest(opOf(mode), "create", path)}
+	appendCreate(a.r, full, path, data, mode, acl)
 	a.decode = func() (Created, error) {
 		made, err := s.decodeCreated(a.r)
 		s.ephemerals.answered(a.r, err, func(int) string { return made.Path })
@@ -298,24 +299,24 @@ func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk
 }
 
 // appendCreate encodes a create, whose opcode is in the frame already.
-func (r *request) appendCreate(full, path string, data []byte, mode Mode, acl []zk.ACL) {
-	r.frame = wire.AppendInt(wire.AppendACL(wire.AppendBytes(wire.AppendString(r.frame, full), data), acl), int32(mode))
-	r.touches = append(r.touches, touch{path, effectOf(mode)})
+func appendCreate(r *link.Request, full, path string, data []byte, mode Mode, acl []zk.ACL) {
+	r.Frame = wire.AppendInt(wire.AppendACL(wire.AppendBytes(wire.AppendString(r.Frame, full), data), acl), int32(mode))
+	r.Touches = append(r.Touches, link.Touch{Path: path, Effect: effectOf(mode)})
 }
 
-func (s *Session) decodeCreated(r *request) (Created, error) {
+func (s *Session) decodeCreated(r *link.Request) (Created, error) {
 	var d wire.Decoder
-	if err := r.result(&d); err != nil {
+	if err := r.Result(&d); err != nil {
 		return Created{}, err
 	}
 	path := s.strip(d.String())
-	if d.Err == nil && !mayHaveMade(r.path, path) {
+	if d.Err == nil && !mayHaveMade(r.Path, path) {
 		d.Err = errOtherPath
 	}
 	if d.Err != nil {
-		return Created{}, r.garbled(d.Err)
+		return Created{}, r.Garbled(d.Err)
 	}
-	return Created{Path: path, Czxid: r.header.Zxid}, nil
+	return Created{Path: path, Czxid: r.Header.Zxid}, nil
 }
 
 var errOtherPath = errors.New("the path of another znode")

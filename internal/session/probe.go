@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -148,7 +149,7 @@ func (p *Probe) exchange(frame []byte) ([]byte, error) {
 	}
 	size := int(int32(binary.BigEndian.Uint32(head[:])))
 	switch {
-	case size < 0 || size > maxFrame:
+	case size < 0 || size > link.MaxFrame:
 		return nil, failure.Stranger(head[:])
 	case size < wire.ReplyHeaderLen:
 		return nil, fmt.Errorf("%w: length %d", failure.ErrGarbled, size)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -55,7 +56,7 @@ func (s *Session) Retain(ctx context.Context, nodes ...string) (*Retention, erro
 		c, slow := s.conn, s.lease.Slow()
 		s.mu.Unlock()
 		if checked && slow && c != nil {
-			c.fail(errThin)
+			c.Fail(errThin)
 		} else if checked { // too early: the follower needs time to report this session to the leader
 			if !s.rest(ctx, t/20) {
 				return nil, s.ended(ctx, errors.New("waiting for the leader to confirm the session"))
@@ -115,15 +116,15 @@ func (r *Retention) reportLocked() {
 // has to acknowledge it. A multi without an operation would not do: servers carry it out without a look at the session. A
 // refusal, because the znode is gone or we may not read it, confirms too: the leader checks the session first.
 func (s *Session) check(name, node string) *Result[Transaction] {
-	r := newRequest(wire.OpMulti, name, node)
+	r := link.NewRequest(wire.OpMulti, name, node)
 	// A path that CheckPath refuses is sent all the same: another client may have named the znode.
 	_ = s.appendOp(r, OpCheck{Path: node, Version: -1})
-	r.repeatable = true // it changes nothing
+	r.Repeatable = true // it changes nothing
 	return s.transaction(r)
 }
 
 // beatLocked returns the next heartbeat. toCheck is not empty.
-func (c *connection) beatLocked(now time.Time) *request {
+func (c *connection) beatLocked(now time.Time) *link.Request {
 	s := c.s
 	first := s.toCheck.Front()
 	s.toCheck.MoveToBack(first)
@@ -131,8 +132,9 @@ func (c *connection) beatLocked(now time.Time) *request {
 	node := r.nodes[r.next]
 	r.next = (r.next + 1) % len(r.nodes)
 	req := s.check("heartbeat", node).r
-	req.urgent, req.done = true, nil // no call waits for it
-	req.hook = func(code int32) {
+	req.Urgent = true
+	req.Detach()
+	req.Hook = func(code int32) {
 		if code == wire.CodeNoNode {
 			r.foundMissing(node)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/clock"
 	"github.com/zklock/locker/internal/session/internal/lease"
+	"github.com/zklock/locker/internal/session/internal/link"
 )
 
 // Session is one ZooKeeper session: it survives the loss of connections and servers, and ends once, for good. Its methods
@@ -35,7 +36,7 @@ type Session struct {
 
 	looking chan struct{} // taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
 
-	common   Common // of its conns
+	common   link.Common // of its conns
 	numbered atomic.Uint32
 
 	attaching sync.Once // sets attached, which locks use
@@ -95,7 +96,7 @@ func newSession(cfg config) *Session {
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.deadline = lease.NewDeadline(s.ctx, &s.clock, func() { s.end(failure.ErrLeaseOver) })
 	s.lease = lease.NewKeeper(cfg.Timeout, cfg.TickTime, &s.clock, s.deadline)
-	s.common = Common{Session: s.ctx, Joined: &s.bg, Clock: &s.clock, Numbered: &s.numbered, JuteMaxBuffer: cfg.JuteMaxBuffer, Auth: cfg.Auth, SASL: cfg.SASL}
+	s.common = link.Common{Session: s.ctx, Joined: &s.bg, Clock: &s.clock, Numbered: &s.numbered, JuteMaxBuffer: cfg.JuteMaxBuffer, Auth: cfg.Auth, SASL: cfg.SASL}
 	s.dialer = &dialer{s: s, tried: map[string]error{}}
 	s.watches = newWatches(s)
 	s.ephemerals = newEphemerals(min(mostRoom, cfg.JuteMaxBuffer/2), len(cfg.chroot))
@@ -142,7 +143,7 @@ func (s *Session) Server() string {
 	if s.Err() != nil || s.conn == nil {
 		return ""
 	}
-	return s.conn.server
+	return s.conn.Server
 }
 
 // Done is closed when the session has ended, or may have: the ensemble said so, its lease is over, or it was closed.
@@ -207,7 +208,7 @@ func (s *Session) shutdown() {
 	// and nothing may free its locks before: so the connection is cut, and the session runs out.
 	byCaller := errors.Is(s.Err(), failure.ErrClosed)
 	if !byCaller && latest != nil {
-		latest.fail(s.Err())
+		latest.Fail(s.Err())
 	}
 	stopped := s.driver.stop()
 	if byCaller && connected {
@@ -219,7 +220,7 @@ func (s *Session) shutdown() {
 		}
 	}
 	if latest != nil { // whatever the driver thinks: an open socket would keep the session alive
-		latest.fail(failure.ErrClosed)
+		latest.Fail(failure.ErrClosed)
 	}
 	<-stopped
 	s.bg.Wait()

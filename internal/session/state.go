@@ -13,11 +13,11 @@ import (
 func (s *Session) connectedLocked(c *connection) {
 	s.state, s.conn, c.upAt = Connected, c, s.clock.Stamp()
 	close(s.ready)
-	s.noteLocked(Change{State: Connected, ID: s.id, Addr: c.server, Timeout: s.granted})
+	s.noteLocked(Change{State: Connected, ID: s.id, Addr: c.Server, Timeout: s.granted})
 }
 
 func (s *Session) disconnectedLocked(err error) {
-	server := s.conn.server
+	server := s.conn.Server
 	s.state, s.conn, s.ready = Disconnected, nil, make(chan struct{})
 	if s.Err() == nil {
 		s.noteLocked(Change{State: Disconnected, ID: s.id, Addr: server, Err: err})

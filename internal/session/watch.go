@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -58,7 +59,7 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []str
 	}
 	w := s.watches.add(watchKey{s.join(path), true})
 	list := s.list(path, true)
-	list.r.hook = func(code int32) { s.watches.listed(w.t, code) }
+	list.r.Hook = func(code int32) { s.watches.listed(w.t, code) }
 	c, err := one(ctx, s, list)
 	if err != nil {
 		w.Close()
@@ -103,7 +104,7 @@ func (w *Watch) Event() zk.EventType {
 
 func (w *Watch) fireLocked(event zk.EventType, zxid int64, conn uint64) {
 	w.event, w.zxid, w.conn = event, zxid, conn
-	poke(w.wake)
+	signal(w.wake)
 	w.callBackLocked()
 }
 
@@ -209,7 +210,7 @@ func (w *Watch) Wake(ch chan<- struct{}) {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
 	if w.wake = ch; w.event != 0 {
-		poke(ch)
+		signal(ch)
 	}
 }
 
@@ -297,10 +298,18 @@ func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*w
 		ts = ts[n:]
 		b := wire.AppendLong(wire.AppendHeader(make([]byte, 0, size+64), wire.OpSetWatches), zxid)
 		b = wire.AppendStrings(wire.AppendStrings(wire.AppendStrings(b, data), exist), child)
-		r := unawaited(wire.OpSetWatches, "set watches", "", b)
-		r.hook = func(code int32) { hook(some, code) }
-		ws.conn.enqueue(r)
+		r := link.Unawaited(wire.OpSetWatches, "set watches", "", b)
+		r.Hook = func(code int32) { hook(some, code) }
+		ws.conn.Enqueue(r)
 		requests++
 	}
 	return requests
+}
+
+// signal sends to ch, if there is room.
+func signal(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -25,7 +26,7 @@ type watches struct {
 	s *Session
 
 	mu     sync.Mutex // guards what follows; outside Session.mu and conn.mu
-	conn   *conn
+	conn   *link.Conn
 	conns  uint64 // the number of conn: how many there have been
 	told   int64  // see answered
 	asked  int    // setWatches requests of restore that conn has not answered
@@ -116,17 +117,17 @@ func (ws *watches) armLocked(t *watched) {
 	if t.child { // WatchChildren itself sends the list with the watch
 		return
 	}
-	r := unawaited(wire.OpExists, "watch", t.path,
+	r := link.Unawaited(wire.OpExists, "watch", t.path,
 		wire.AppendBool(wire.AppendString(wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpExists), t.path), true))
 	c := ws.conn
-	r.hook = func(code int32) {
+	r.Hook = func(code int32) {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
 		if ws.conn == c { // else the next conn has asked again, and its reply counts
 			ws.setLocked(t, code)
 		}
 	}
-	ws.conn.enqueue(r)
+	ws.conn.Enqueue(r)
 }
 
 func (ws *watches) setLocked(t *watched, code int32) {
@@ -188,15 +189,15 @@ func (ws *watches) takeAwayLocked(t watchKey) {
 	if t.child {
 		kind = 1 // by getChildren
 	}
-	r := unawaited(wire.OpRemoveWatches, "remove watch", t.path,
+	r := link.Unawaited(wire.OpRemoveWatches, "remove watch", t.path,
 		wire.AppendInt(wire.AppendString(wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpRemoveWatches), t.path), kind))
 	// "No such watch" means that it has just fired. One that a busy server keeps goes with its znode, or with the connection.
-	ws.conn.enqueue(r)
+	ws.conn.Enqueue(r)
 }
 
 // fire delivers a notification that c has read, of what happened at zxid. False: c is not in use any more, and no Watch was
 // fired: the next conn sets the watches again, as of before this notification.
-func (ws *watches) fire(c *conn, event zk.EventType, path string, zxid int64) bool {
+func (ws *watches) fire(c *link.Conn, event zk.EventType, path string, zxid int64) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.conn != c {
@@ -237,7 +238,7 @@ func (ws *watches) fireLocked(t *watched, event zk.EventType, zxid int64) {
 // a server that lags behind refuses it. For a server that has told one event of a transaction may not have told the next one,
 // and what it answers before it has the watches says nothing about them. ZooKeeper's own client does not count notifications
 // either, and lets no request overtake its setWatches.
-func (ws *watches) answered(c *conn, zxid int64) {
+func (ws *watches) answered(c *link.Conn, zxid int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.conn == c && ws.asked == 0 {
@@ -246,10 +247,10 @@ func (ws *watches) answered(c *conn, zxid int64) {
 }
 
 // attach makes c the table's conn, unless c has failed already: a later one may then have been attached.
-func (ws *watches) attach(c *conn) bool {
+func (ws *watches) attach(c *link.Conn) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if c.failure() != nil {
+	if c.Failure() != nil {
 		return false
 	}
 	ws.conn, ws.asked = c, 0
@@ -258,7 +259,7 @@ func (ws *watches) attach(c *conn) bool {
 	return true
 }
 
-func (ws *watches) detach(c *conn) {
+func (ws *watches) detach(c *link.Conn) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.conn == c {
@@ -271,7 +272,7 @@ func (ws *watches) detach(c *conn) {
 // the server reports at once what has changed since; the others are asked for anew. The newest come first, as WatchAll needs
 // it. Each call makes one request, and more says that another call is needed: in between, others can use the table. None is
 // written before the last call.
-func (ws *watches) restore(c *conn) (more bool) {
+func (ws *watches) restore(c *link.Conn) (more bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	var again, believed []*watched
@@ -297,7 +298,7 @@ func (ws *watches) restore(c *conn) (more bool) {
 	}
 	ws.asked += ws.setWatchesLocked(again, ws.told, func(_ []*watched, code int32) {
 		if code != wire.CodeOK { // else no Watch would ever fire
-			c.fail(fmt.Errorf("watches not restored: %w", failure.Of(code)))
+			c.Fail(fmt.Errorf("watches not restored: %w", failure.Of(code)))
 			return
 		}
 		ws.mu.Lock()

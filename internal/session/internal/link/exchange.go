@@ -1,4 +1,4 @@
-package session
+package link
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 // window. The rest waits with its caller, where it delays no other request.
 const burst = window / 2
 
-// exchange sends requests and waits until all have a reply or, if the conn fails, returns how many were sent. An error:
+// Exchange sends requests and waits until all have a reply or, if the conn fails, returns how many were sent. An error:
 // ctx or the session ended first. An answer that the reader has taken counts, even if the end wakes the call before it.
-func (c *conn) exchange(ctx context.Context, requests []*request) (sent int, err error) {
+func (c *Conn) Exchange(ctx context.Context, requests []*Request) (sent int, err error) {
 	for answered := 0; answered < len(requests); {
 		for sent < len(requests) && sent < answered+2*burst {
 			n := min(burst, len(requests)-sent)
-			if !c.enqueue(requests[sent : sent+n]...) {
+			if !c.Enqueue(requests[sent : sent+n]...) {
 				return sent, nil
 			}
 			sent += n
@@ -39,22 +39,22 @@ func (c *conn) exchange(ctx context.Context, requests []*request) (sent int, err
 		if c.abandon(requests[answered:sent]); lastWaiting(requests[:sent]) == nil {
 			return sent, nil
 		}
-		err = failure.Ended(ctx, context.Cause(c.Session), errors.New("waiting for the reply of "+c.server))
+		err = failure.Ended(ctx, context.Cause(c.Session), errors.New("waiting for the reply of "+c.Server))
 		for _, r := range requests[:sent] { // also those before, which have ended: one may have failed with the conn
-			if !r.repeatable && !r.replied() && r.outcomeUnknown() {
-				return sent, r.opError(err, true)
+			if !r.Repeatable && !r.Answered() && r.MayBeDone() {
+				return sent, r.Failed(err, true)
 			}
 		}
-		r := requests[max(0, slices.IndexFunc(requests, func(r *request) bool { return !r.replied() }))]
-		if r.repeatable {
-			return sent, r.opError(err, false)
+		r := requests[max(0, slices.IndexFunc(requests, func(r *Request) bool { return !r.Answered() }))]
+		if r.Repeatable {
+			return sent, r.Failed(err, false)
 		}
-		return sent, r.unsentError(err)
+		return sent, r.Unsent(err)
 	}
 	return sent, nil
 }
 
-func lastWaiting(requests []*request) *request {
+func lastWaiting(requests []*Request) *Request {
 	for _, r := range slices.Backward(requests) {
 		if !r.finished() {
 			return r

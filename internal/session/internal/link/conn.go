@@ -1,4 +1,6 @@
-package session
+// Package link is one network connection of a session: what waits to be written, what waits for its reply, and which reply is
+// whose. It knows neither the session's life nor its lease: its Owner does.
+package link
 
 import (
 	"bufio"
@@ -12,31 +14,32 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/clock"
 	"github.com/zklock/locker/internal/session/internal/wire"
 	"github.com/zklock/locker/session"
 )
 
-// conn is one network connection of a session. ZooKeeper answers a connection's requests strictly in order. So a conn has
+// Conn is one network connection of a session. ZooKeeper answers a connection's requests strictly in order. So a conn has
 // two queues: requests to be written, and requests that wait for their replies. Each reply must belong to the head of the
 // second.
 //
-// The driver (driver.go) owns the connection: it dials, sends its connect request through shakeHands, calls receive in a
+// The driver (driver.go) owns the connection: it dials, sends its connect request through ShakeHands, calls receive in a
 // loop, which returns the replies to its own requests, and dials again when the conn has failed. This package encodes all
 // other requests itself: so they take a context, several can be sent at a time, the zxids of replies are seen, and watches
 // can be removed.
 //
 // Two goroutines work on a conn: the driver's reader, in receive (connread.go), and run (connwrite.go).
-type conn struct {
+type Conn struct {
 	Common
 	owner  Owner
 	net    net.Conn
-	server string
+	Server string
 	limit  time.Duration // of the handshake, and of each answer to credentials
 
 	began time.Time     // when the connect request was sent; set before run starts
-	in    *bufio.Reader // used only by the goroutine that calls shakeHands and receive
+	in    *bufio.Reader // used only by the goroutine that calls ShakeHands and receive
 
 	// handling is held while a reply is handled, from when it is taken until its calls have it: abandon waits for that.
 	handling sync.Mutex
@@ -84,7 +87,7 @@ type Owner interface {
 	// Heard says that bytes of a long reply arrived at time at.
 	Heard(at time.Time)
 	// Replied counts the reply to r, with the verdict code, which arrived at time at. An error gives up the conn.
-	Replied(r *request, header wire.ReplyHeader, code int32, at time.Time) error
+	Replied(r *Request, header wire.ReplyHeader, code int32, at time.Time) error
 	// Notified takes a notification. False: the conn is not in use any more.
 	Notified(event zk.EventType, path string, zxid int64) bool
 	// Down says that the conn has failed, before any call learns of it.
@@ -95,7 +98,7 @@ type Owner interface {
 
 // connState is where a conn is in its life. It moves from one state to the next, and from each to connFailed:
 //
-//	connDialled     → connShaking      shakeHands: the connect request is about to be sent
+//	connDialled     → connShaking      ShakeHands: the connect request is about to be sent
 //	connShaking     → connEstablished  handshake: the server has the session; credentials and watches are sent first
 //	connEstablished → connOpen         open, by Owner.Up: the requests of all calls may be sent
 //	any             → connFailed       fail
@@ -110,7 +113,7 @@ const (
 )
 
 // move advances the conn from the given state to the next one; false: it is in another state.
-func (c *conn) move(from connState) bool {
+func (c *Conn) move(from connState) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != from {
@@ -127,17 +130,17 @@ const (
 	readerBuffer = 2 << 10
 )
 
-func newConn(owner Owner, common Common, netConn net.Conn, server string, limit time.Duration) *conn {
-	return &conn{Common: common, owner: owner, net: netConn, server: server, limit: limit, in: bufio.NewReaderSize(netConn, readerBuffer), replies: map[replyKey]int{},
+func New(owner Owner, common Common, netConn net.Conn, server string, limit time.Duration) *Conn {
+	return &Conn{Common: common, owner: owner, net: netConn, Server: server, limit: limit, in: bufio.NewReaderSize(netConn, readerBuffer), replies: map[replyKey]int{},
 		wake: make(chan struct{}, 1)}
 }
 
-// shakeHands sends the driver's connect request, and puts the last zxid into it, which the driver does not know: with that,
+// ShakeHands sends the driver's connect request, and puts the last zxid into it, which the driver does not know: with that,
 // a server that lags behind what we have seen refuses the connection.
-func (c *conn) shakeHands(frame []byte) error {
+func (c *Conn) ShakeHands(frame []byte) error {
 	c.began = c.Clock.Stamp() // before the bytes leave
 	if !c.move(connDialled) {
-		return c.failure()
+		return c.Failure()
 	}
 	zxid, err := c.owner.MayConnect(int64(binary.BigEndian.Uint64(frame[20:])), c.began)
 	if err == nil {
@@ -147,13 +150,13 @@ func (c *conn) shakeHands(frame []byte) error {
 		}
 	}
 	if err != nil {
-		c.fail(err)
+		c.Fail(err)
 	}
 	return err
 }
 
 // handshake checks the connect response, informs the session, and starts run.
-func (c *conn) handshake(body []byte) error {
+func (c *Conn) handshake(body []byte) error {
 	r, err := wire.ParseConnectResponse(body)
 	if err != nil {
 		return fmt.Errorf("%w: handshake: %w", failure.ErrGarbled, err)
@@ -162,10 +165,10 @@ func (c *conn) handshake(body []byte) error {
 		return err
 	}
 	if !c.move(connShaking) {
-		return c.failure()
+		return c.Failure()
 	}
 	if err := c.net.SetDeadline(time.Time{}); err != nil { // it bounded the handshake
-		c.fail(c.readError(err)) // the server has hung up after its answer, which counts all the same
+		c.Fail(c.readError(err)) // the server has hung up after its answer, which counts all the same
 		return nil
 	}
 	if !c.owner.Spawn(c.run) {
@@ -174,17 +177,17 @@ func (c *conn) handshake(body []byte) error {
 	return nil
 }
 
-// open opens the conn for the requests of all calls. False: it has failed.
-func (c *conn) open() bool { return c.move(connEstablished) }
+// Open opens the conn for the requests of all calls. False: it has failed.
+func (c *Conn) Open() bool { return c.move(connEstablished) }
 
-func (c *conn) established() bool {
+func (c *Conn) established() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state == connEstablished || c.state == connOpen
 }
 
-// fail ends the conn, once: it informs the session, fails every request, and closes the socket.
-func (c *conn) fail(err error) {
+// Fail ends the conn, once: it informs the session, fails every request, and closes the socket.
+func (c *Conn) Fail(err error) {
 	c.mu.Lock()
 	if c.state == connFailed {
 		c.mu.Unlock()
@@ -211,22 +214,22 @@ func (c *conn) fail(err error) {
 	c.Joined.Go(c.hangUp) // closing a user's connection, or one of package tls, may block; the caller must not
 }
 
-func (c *conn) failCalls(r *request, err error) {
+func (c *Conn) failCalls(r *Request, err error) {
 	for _, w := range r.calls() {
 		if r.unreadable != nil {
 			w.shares = 0
 		}
-		if r.unreadable != nil && r.op != wire.OpMultiRead { // each list is sent again alone, to find the unreadable one
+		if r.unreadable != nil && r.Op != wire.OpMultiRead { // each list is sent again alone, to find the unreadable one
 			w.unreadable = r.unreadable
-			w.fail(fmt.Errorf("%s: %w", c.server, r.unreadable))
+			w.fail(fmt.Errorf("%s: %w", c.Server, r.unreadable))
 		} else {
-			w.fail(fmt.Errorf("%w (%s: %w)", failure.ErrConnection, c.server, err))
+			w.fail(fmt.Errorf("%w (%s: %w)", failure.ErrConnection, c.Server, err))
 		}
 	}
 }
 
 // hangUp closes the socket, below TLS: TLS would first send a goodbye, and wait until the server has taken that.
-func (c *conn) hangUp() {
+func (c *Conn) hangUp() {
 	inner := c.net
 	if secure, ok := inner.(interface{ NetConn() net.Conn }); ok {
 		inner = secure.NetConn()
@@ -236,7 +239,7 @@ func (c *conn) hangUp() {
 	}
 }
 
-func (c *conn) failure() error {
+func (c *Conn) Failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err

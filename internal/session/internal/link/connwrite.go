@@ -1,4 +1,4 @@
-package session
+package link
 
 import (
 	"encoding/binary"
@@ -24,8 +24,8 @@ const (
 	maxKept  = 16 << 10 // bytes of the write buffer that run keeps, and of a chunk of write
 )
 
-// enqueue puts requests on the conn, one behind the other. False: the conn has failed and none of them was taken.
-func (c *conn) enqueue(requests ...*request) bool {
+// Enqueue puts requests on the conn, one behind the other. False: the conn has failed and none of them was taken.
+func (c *Conn) Enqueue(requests ...*Request) bool {
 	c.mu.Lock()
 	if c.state == connFailed {
 		c.mu.Unlock()
@@ -33,7 +33,7 @@ func (c *conn) enqueue(requests ...*request) bool {
 	}
 	for _, r := range requests {
 		c.numberLocked(r)
-		if r.urgent {
+		if r.Urgent {
 			c.queue.pushFront(r)
 		} else {
 			c.queue.push(r)
@@ -54,53 +54,53 @@ func poke(ch chan<- struct{}) {
 // numberLocked gives r a number that no other request of the session has had, on any connection: a server takes a committed
 // write for the request that waits there with the same session and number, and the write may be one that was sent to another
 // server before.
-func (c *conn) numberLocked(r *request) {
+func (c *Conn) numberLocked(r *Request) {
 	if r.conn = c; r.fromDriver {
 		return
 	}
 	r.xid = firstXid + int32(c.Numbered.Add(1)%firstXid) // again after a thousand million requests
-	if r.op == wire.OpPing {
+	if r.Op == wire.OpPing {
 		r.xid = wire.XidPing // the server answers every ping with this xid
 	}
-	binary.BigEndian.PutUint32(r.frame, uint32(len(r.frame)-4))
-	binary.BigEndian.PutUint32(r.frame[4:], uint32(r.xid))
+	binary.BigEndian.PutUint32(r.Frame, uint32(len(r.Frame)-4))
+	binary.BigEndian.PutUint32(r.Frame[4:], uint32(r.xid))
 }
 
 // abandon gives up waiting for requests, two bursts at most; those that have not been written never will be. A request whose
 // reply the reader has taken gets it first.
-func (c *conn) abandon(requests []*request) {
+func (c *Conn) abandon(requests []*Request) {
 	c.handling.Lock()
 	defer c.handling.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range requests {
-		if r.sent.IsZero() && c.state != connFailed { // else fail has taken them all
+		if r.Sent.IsZero() && c.state != connFailed { // else fail has taken them all
 			c.queue.remove(r)
 		}
 	}
 }
 
-// quiet returns for how long nothing has been sent, and nothing has been heard although a reply is due (0 if none is due).
-func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration) {
+// Quiet returns for how long nothing has been sent, and nothing has been heard although a reply is due (0 if none is due).
+func (c *Conn) Quiet(now time.Time) (unsent, unheard time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	unsent = now.Sub(c.lastSent)
 	if c.pending.n == 0 {
 		return unsent, 0
 	}
-	return unsent, now.Sub(clock.Later(c.pending.head.sent, c.progressAt))
+	return unsent, now.Sub(clock.Later(c.pending.head.Sent, c.progressAt))
 }
 
-var errSilent = errors.New("no reply")
+var ErrSilent = errors.New("no reply")
 
 // run opens the conn, after credentials and watches, and writes what is queued until the conn fails. The session joins run.
-func (c *conn) run() {
+func (c *Conn) run() {
 	if err := c.authenticate(); err != nil {
-		c.fail(err)
+		c.Fail(err)
 		return
 	}
 	if !c.owner.Up() {
-		c.fail(failure.ErrClosed)
+		c.Fail(failure.ErrClosed)
 		return
 	}
 	var out []byte
@@ -119,7 +119,7 @@ func (c *conn) run() {
 		var more bool
 		var err error
 		if out, more, err = c.flush(nil, out); err != nil {
-			c.fail(err)
+			c.Fail(err)
 			return
 		}
 		if more {
@@ -128,7 +128,7 @@ func (c *conn) run() {
 	}
 }
 
-func (c *conn) busy() bool {
+func (c *Conn) busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pending.n >= 4
@@ -137,11 +137,11 @@ func (c *conn) busy() bool {
 // flush writes only first or, if that is nil, one piece of what is queued, as far as the window allows; buf is used for it, and
 // returned for the next. more: there is another piece; a heartbeat may come before it. A request counts as sent from the
 // instant before its first byte leaves; from then on only the server knows its outcome.
-func (c *conn) flush(first *request, buf []byte) (out []byte, more bool, err error) {
+func (c *Conn) flush(first *Request, buf []byte) (out []byte, more bool, err error) {
 	c.mu.Lock()
 	if c.state == connFailed {
 		c.mu.Unlock()
-		return nil, false, c.failure()
+		return nil, false, c.Failure()
 	}
 	if first != nil {
 		c.numberLocked(first)
@@ -150,17 +150,17 @@ func (c *conn) flush(first *request, buf []byte) (out []byte, more bool, err err
 	now := c.Clock.Stamp()
 	full := false // the rest waits for replies
 	out = buf[:0]
-	for c.queue.n > 0 && (len(out) == 0 || len(out)+len(c.queue.head.frame) <= maxWrite) {
+	for c.queue.n > 0 && (len(out) == 0 || len(out)+len(c.queue.head.Frame) <= maxWrite) {
 		if full = first == nil && c.fullLocked(c.queue.head); full {
 			break
 		}
 		r := c.nextLocked()
-		c.lastSent, r.sent = now, now
+		c.lastSent, r.Sent = now, now
 		for _, m := range r.members {
-			m.sent = now
+			m.Sent = now
 		}
 		c.pending.push(r)
-		out = append(out, r.frame...) // copied under mu: when the conn fails, the frame goes to the next one
+		out = append(out, r.Frame...) // copied under mu: when the conn fails, the frame goes to the next one
 		if first != nil {
 			break
 		}
@@ -174,7 +174,7 @@ func (c *conn) flush(first *request, buf []byte) (out []byte, more bool, err err
 }
 
 // nextLocked takes the first request of c.queue and, if it may share a request with others, those that join it.
-func (c *conn) nextLocked() *request {
+func (c *Conn) nextLocked() *Request {
 	first := c.queue.pop()
 	c.expectLocked(first)
 	if first.shares == 0 {
@@ -184,20 +184,20 @@ func (c *conn) nextLocked() *request {
 }
 
 // fullLocked reports whether r has to wait until replies have come.
-func (c *conn) fullLocked(r *request) bool {
-	return !r.urgent && (c.pending.n >= window || c.pending.bytes >= windowBytes || c.mustWaitLocked(r))
+func (c *Conn) fullLocked(r *Request) bool {
+	return !r.Urgent && (c.pending.n >= window || c.pending.bytes >= windowBytes || c.mustWaitLocked(r))
 }
 
 // write sends b in chunks, each within one patience: a long request on a slow link is not taken for a dead connection.
-func (c *conn) write(b []byte) error {
+func (c *Conn) write(b []byte) error {
 	for len(b) > 0 {
-		_, unheard := c.quiet(c.Clock.Stamp()) // meanwhile no heartbeat looks
+		_, unheard := c.Quiet(c.Clock.Stamp()) // meanwhile no heartbeat looks
 		if err := c.net.SetWriteDeadline(time.Now().Add(c.owner.Patience() - unheard)); err != nil {
 			return c.readError(err)
 		}
 		n, err := c.net.Write(b[:min(len(b), maxKept)])
 		if failure.IsTimeout(err) {
-			return fmt.Errorf("%w: it takes no more of the requests", errSilent)
+			return fmt.Errorf("%w: it takes no more of the requests", ErrSilent)
 		} else if err != nil {
 			return c.readError(err)
 		}
@@ -229,22 +229,22 @@ type replyKey struct {
 var pathSeed = maphash.MakeSeed()
 
 // keyOf returns the key of r in conn.replies, or false if its reply is short.
-func keyOf(r *request) (replyKey, bool) {
-	if r.op != wire.OpGetChildren2 && r.op != wire.OpGetData {
+func keyOf(r *Request) (replyKey, bool) {
+	if r.Op != wire.OpGetChildren2 && r.Op != wire.OpGetData {
 		return replyKey{}, false
 	}
-	return replyKey{r.op, maphash.String(pathSeed, r.path)}, true
+	return replyKey{r.Op, maphash.String(pathSeed, r.Path)}, true
 }
 
 // mustWaitLocked reports whether r, which is about to be sent, has to wait for the reply to a list or read in flight.
-func (c *conn) mustWaitLocked(r *request) bool {
+func (c *Conn) mustWaitLocked(r *Request) bool {
 	key, _ := keyOf(r) // the zero key is never in replies
 	size, known := c.replies[key]
 	return known && (size == unanswered || size > longReply && c.pending.long > 0)
 }
 
 // expectLocked notes that r is about to be sent.
-func (c *conn) expectLocked(r *request) {
+func (c *Conn) expectLocked(r *Request) {
 	key, ok := keyOf(r)
 	size, known := c.replies[key]
 	if r.long = size > longReply; known || !ok {
@@ -258,7 +258,7 @@ func (c *conn) expectLocked(r *request) {
 
 // answeredLocked notes that the reply to r has come. After that to a multiRead, each of its lists counts as never read, until
 // answerList.
-func (c *conn) answeredLocked(r *request, size int) {
+func (c *Conn) answeredLocked(r *Request, size int) {
 	if key, ok := keyOf(r); ok {
 		c.replies[key] = size
 	}

@@ -1,19 +1,19 @@
-package session
+package link
 
 // requestQueue is a linked list of requests: under its owner's mutex a request that is given up is removed from the middle,
 // and a heartbeat put in front, in constant time. A request is in one queue at a time.
 type requestQueue struct {
-	head, tail *request
+	head, tail *Request
 	n          int // requests
 	bytes      int // of their frames
 	long       int // those with a long reply
 }
 
-func (q *requestQueue) push(r *request)      { q.link(q.tail, r, nil) }
-func (q *requestQueue) pushFront(r *request) { q.link(nil, r, q.head) }
+func (q *requestQueue) push(r *Request)      { q.link(q.tail, r, nil) }
+func (q *requestQueue) pushFront(r *Request) { q.link(nil, r, q.head) }
 
 // link puts r between two neighbours; nil: none on that side.
-func (q *requestQueue) link(prev, r, next *request) {
+func (q *requestQueue) link(prev, r, next *Request) {
 	if r.prev, r.next = prev, next; prev != nil {
 		prev.next = r
 	} else {
@@ -25,13 +25,13 @@ func (q *requestQueue) link(prev, r, next *request) {
 		q.tail = r
 	}
 	q.n++
-	q.bytes += len(r.frame)
+	q.bytes += len(r.Frame)
 	if r.long {
 		q.long++
 	}
 }
 
-func (q *requestQueue) pop() *request {
+func (q *requestQueue) pop() *Request {
 	r := q.head
 	if r != nil {
 		q.remove(r)
@@ -39,7 +39,7 @@ func (q *requestQueue) pop() *request {
 	return r
 }
 
-func (q *requestQueue) remove(r *request) {
+func (q *requestQueue) remove(r *Request) {
 	if r.prev != nil {
 		r.prev.next = r.next
 	} else {
@@ -52,7 +52,7 @@ func (q *requestQueue) remove(r *request) {
 	}
 	r.prev, r.next = nil, nil
 	q.n--
-	q.bytes -= len(r.frame)
+	q.bytes -= len(r.Frame)
 	if r.long {
 		q.long--
 	}

@@ -1,4 +1,4 @@
-package session
+package link
 
 import (
 	"context"
@@ -20,10 +20,10 @@ var errNoSASL = errors.New("the server has no SASL: its JAAS configuration has n
 
 // authenticate sends the credentials and waits for the verdict before any other request is sent: the server answers
 // credentials out of turn, and refuses requests that came before them.
-func (c *conn) authenticate() error {
+func (c *Conn) authenticate() error {
 	for _, a := range c.Auth {
-		r := newRequest(wire.OpAuth, "authenticate", a.Scheme)
-		r.frame = wire.AppendBytes(wire.AppendString(wire.AppendInt(r.frame, 0), a.Scheme), a.Credential)
+		r := NewRequest(wire.OpAuth, "authenticate", a.Scheme)
+		r.Frame = wire.AppendBytes(wire.AppendString(wire.AppendInt(r.Frame, 0), a.Scheme), a.Credential)
 		if err := c.present(r, "scheme "+a.Scheme); err != nil {
 			return err
 		}
@@ -32,14 +32,14 @@ func (c *conn) authenticate() error {
 }
 
 // Source: ZooKeeperServer.processSasl, ZooKeeperSaslClient.
-func (c *conn) negotiate() error {
+func (c *Conn) negotiate() error {
 	mechanism := c.SASL
 	if mechanism == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(c.Session, c.limit)
 	defer cancel()
-	run := mechanism.Begin(c.server)
+	run := mechanism.Begin(c.Server)
 	var challenge []byte
 	for {
 		token, done, err := run.Step(ctx, challenge)
@@ -52,12 +52,12 @@ func (c *conn) negotiate() error {
 		if token == nil {
 			token = []byte{} // servers accept no null token
 		}
-		r := newRequest(wire.OpSASL, "authenticate", mechanism.Name())
-		r.frame = wire.AppendBytes(r.frame, token)
+		r := NewRequest(wire.OpSASL, "authenticate", mechanism.Name())
+		r.Frame = wire.AppendBytes(r.Frame, token)
 		if err := c.present(r, "SASL "+mechanism.Name()); err != nil {
 			return err
 		}
-		d := wire.Decoder{B: r.reply}
+		d := wire.Decoder{B: r.Reply}
 		if challenge = d.Bytes(); d.Err != nil {
 			return fmt.Errorf("%w: reply to SASL: %w", failure.ErrGarbled, d.Err)
 		}
@@ -71,7 +71,7 @@ func (c *conn) negotiate() error {
 }
 
 // present sends credentials and waits for the verdict. A refusal ends the session, since every server would refuse them.
-func (c *conn) present(r *request, what string) error {
+func (c *Conn) present(r *Request, what string) error {
 	if _, _, err := c.flush(r, nil); err != nil {
 		return err
 	}
@@ -83,8 +83,8 @@ func (c *conn) present(r *request, what string) error {
 	if r.err != nil {
 		return r.err
 	}
-	if r.header.Code != wire.CodeOK {
-		err := fmt.Errorf("%w: %s at %s", failure.ErrAuth, what, c.server)
+	if r.Header.Code != wire.CodeOK {
+		err := fmt.Errorf("%w: %s at %s", failure.ErrAuth, what, c.Server)
 		c.owner.Refused(err)
 		return err
 	}
