@@ -154,9 +154,9 @@ func TestNamesThatAListBroughtAreNotHeldToOurPathRule(t *testing.T) {
 	}
 	_, err = s.Set(ctx, long, []byte("new"), -1)
 	require.NoError(t, err)
-	eventually(t, w.Fired(), "the data were set")
+	eventually(t, session.Fired(w), "the data were set")
 	require.NoError(t, s.Delete(ctx, long, -1))
-	eventually(t, below.Fired(), "it is deleted")
+	eventually(t, session.Fired(below), "it is deleted")
 	require.NoError(t, srv.Create(long, nil))
 	errs := deleteAll(ctx, s, []string{long, long})
 	require.NoError(t, errs[0])

@@ -89,10 +89,10 @@ func (c *connection) Shaken(r wire.ConnectResponse, sent time.Time) error {
 // meanwhile, Down waits for mu and takes c out of use.
 func (c *connection) Up() bool {
 	s := c.s
-	if !s.watches.attach(c.Conn) {
+	if !s.watches.Attach(c.Conn) {
 		return false
 	}
-	for s.watches.restore(c.Conn) { // mu is free, and run writes nothing meanwhile
+	for s.watches.Restore(c.Conn) { // mu is free, and run writes nothing meanwhile
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (c *connection) Up() bool {
 
 func (c *connection) Down(err error) {
 	s := c.s
-	s.watches.detach(c.Conn)
+	s.watches.Detach(c.Conn)
 	s.mu.Lock()
 	up := s.conn == c
 	lasted := up && s.clock.Stamp().Sub(c.upAt) >= time.Second
@@ -140,7 +140,7 @@ func (c *connection) Notified(event zk.EventType, path string, zxid int64) bool 
 	if event == zk.EventNodeDeleted {
 		s.ephemerals.gone(s.strip(path), math.MaxInt64, false)
 	}
-	if !s.watches.fire(c.Conn, event, path, zxid) {
+	if !s.watches.Fire(c.Conn, event, path, zxid) {
 		return false // c is detached: the next conn has to report the event, so its zxid must not count as seen
 	}
 	s.mu.Lock()
@@ -167,7 +167,7 @@ func (c *connection) NotClosed(err error)  { c.s.dialer.failed(c.Server, err) }
 func (c *connection) Replied(r *link.Request, header wire.ReplyHeader, code int32, at time.Time) error {
 	err := c.replied(r, header, code, at)
 	if err == nil && r.Op != wire.OpPing {
-		c.s.watches.answered(c.Conn, header.Zxid)
+		c.s.watches.Answered(c.Conn, header.Zxid)
 	}
 	return err
 }

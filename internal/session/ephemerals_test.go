@@ -130,7 +130,7 @@ func TestRoomComesBackWhenTheEnsembleSaysThatThereIsNoSuchEphemeral(t *testing.T
 				return err
 			}
 			srv.Delete("/chroot" + path)
-			<-w.Fired()
+			<-session.Fired(w)
 			return nil
 		},
 		"made and deleted in a transaction": func(ctx context.Context, s *session.Session, _ *zktest.Server, path string) error {

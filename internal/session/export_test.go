@@ -15,6 +15,7 @@ import (
 
 	"github.com/zklock/locker/internal/session/internal/lease"
 	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/watch"
 	"github.com/zklock/locker/internal/session/internal/wire"
 	public "github.com/zklock/locker/session"
 )
@@ -28,16 +29,7 @@ const MaxFrame = link.MaxFrame
 const Burst = link.Together
 
 // WatchedPaths returns the number of paths in the watch table, without those that the next connection will drop.
-func (s *Session) WatchedPaths() (n int) {
-	s.watches.mu.Lock()
-	defer s.watches.mu.Unlock()
-	for _, t := range s.watches.byPath {
-		if s.watches.conn != nil || t.armed || len(t.waiters) > 0 {
-			n++
-		}
-	}
-	return n
-}
+func (s *Session) WatchedPaths() int { return s.watches.Len() }
 
 // QueuedCalls returns how many requests of the present link have not been written yet, and how many have no reply.
 func (s *Session) QueuedCalls() (queued, pending int) {
@@ -59,7 +51,7 @@ func (s *Session) Transact(ctx context.Context, ops ...Op) (Transaction, error) 
 }
 
 // Fired is sent to, once, when the watch has fired.
-func (w *Watch) Fired() <-chan struct{} {
+func Fired(w *watch.Watch) <-chan struct{} {
 	fired := make(chan struct{}, 1)
 	w.Wake(fired)
 	return fired
@@ -252,7 +244,7 @@ func (source) RemoteAddr() net.Addr             { return nil }
 
 // HoldMutexes locks every mutex of the session and its connection, and returns a function that unlocks them.
 func (s *Session) HoldMutexes() (release func()) {
-	all := []sync.Locker{&s.watches.mu, &s.mu, &s.dialer.mu}
+	all := []sync.Locker{s.watches.Locker(), &s.mu, &s.dialer.mu}
 	for _, m := range all {
 		m.Lock()
 	}

@@ -298,7 +298,7 @@ func TestNotificationsOfWatchesThatNoCallerSetAreIgnored(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, w.Exists)
 		select {
-		case <-w.Fired():
+		case <-session.Fired(w):
 			require.Fail(t, "fired by what came before it was set")
 		default:
 		}

@@ -215,7 +215,7 @@ func TestTheChrootIsPutOnAndTakenOff(t *testing.T) {
 		w, err := g.Watch(g.ctx, made.Path)
 		require.NoError(t, err)
 		require.NoError(t, plain.Delete(g.ctx, g.chroot+made.Path, -1))
-		eventually(t, w.Fired(), "the deletion seen through the chroot")
+		eventually(t, session.Fired(w), "the deletion seen through the chroot")
 		stat, err := g.Exists(g.ctx, g.path(""))
 		require.NoError(t, err)
 		outside, err := plain.Exists(g.ctx, g.outside(""))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/zklock/locker/internal/session/internal/clock"
 	"github.com/zklock/locker/internal/session/internal/lease"
 	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/watch"
 )
 
 // Session is one ZooKeeper session: it survives the loss of connections and servers, and ends once, for good. Its methods
@@ -24,7 +26,7 @@ type Session struct {
 	deadline   *lease.Deadline // the end of the session; moves with the lease
 	dialer     *dialer
 	driver     *driver
-	watches    *watches
+	watches    *watch.Table
 	ephemerals *ephemerals
 	notes      chan Change // see noteLocked
 
@@ -98,7 +100,7 @@ func newSession(cfg config) *Session {
 	s.lease = lease.NewKeeper(cfg.Timeout, cfg.TickTime, &s.clock, s.deadline)
 	s.common = link.Common{Session: s.ctx, Joined: &s.bg, Clock: &s.clock, Numbered: &s.numbered, JuteMaxBuffer: cfg.JuteMaxBuffer, Auth: cfg.Auth, SASL: cfg.SASL}
 	s.dialer = &dialer{s: s, tried: map[string]error{}}
-	s.watches = newWatches(s)
+	s.watches = watch.New(cfg.JuteMaxBuffer, s.spawn, func(path string) { s.ephemerals.gone(s.strip(path), math.MaxInt64, false) })
 	s.ephemerals = newEphemerals(min(mostRoom, cfg.JuteMaxBuffer/2), len(cfg.chroot))
 	s.driver = &driver{s: s}
 	return s

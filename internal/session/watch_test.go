@@ -17,7 +17,7 @@ import (
 
 func fired(w *session.Watch) bool {
 	select {
-	case <-w.Fired():
+	case <-session.Fired(w):
 		return true
 	default:
 		return false

@@ -23,7 +23,7 @@ import (
 func lineFired(w *session.Watch) bool {
 	synctest.Wait()
 	select {
-	case <-w.Fired():
+	case <-session.Fired(w):
 		return true
 	default:
 		return false

@@ -40,7 +40,7 @@ func TestReadsBehindAReconnectAreNotOlderThanAnEvent(t *testing.T) {
 				lagging.Lag(5)
 				require.NoError(t, srv.SetData("/data", []byte("new"))) // the holder before us writes,
 				require.NoError(t, srv.Delete("/lock"))                 // and releases
-				eventually(t, w.Fired(), "the event")
+				eventually(t, session.Fired(w), "the event")
 				syncs := srv.Requests()[fault.OpSync]
 				behind = true
 				srv.Leader().DropConnections()

@@ -1,13 +1,11 @@
-package session
+package watch
 
 import (
-	"context"
 	"math"
 	"slices"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
@@ -15,7 +13,7 @@ import (
 // Watch waits for a change of one znode. It fires once.
 type Watch struct {
 	t  *watched
-	ws *watches
+	ws *Table
 
 	// Guarded by watches.mu.
 	event zk.EventType // what happened; 0: not fired
@@ -29,71 +27,27 @@ type Watch struct {
 	Exists bool
 }
 
-// Watch sets an exists-watch on path: one request, or none if the session watches path already. The watch fires when the
-// znode is created or deleted, or its data are set. It lasts across connections, and needs no permission; Close removes it.
-//
-// It blocks until the watch is set. If ctx or the session ends first, it returns an error and leaves no watch behind.
-func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
-	if err := checkNamed(path); err != nil {
-		return nil, err
-	}
-	for {
-		w := s.watches.add(watchKey{s.join(path), false})
-		if err := w.set(ctx); err != nil {
-			w.Close()
-			return nil, err
-		}
-		if !w.t.gone { // else a WatchAll asked for it, and nothing waits for the znode's creation
-			return w, nil
-		}
-	}
-}
+// Path is the watched path, with the chroot.
+func (w *Watch) Path() string { return w.t.path }
 
-// WatchChildren lists a znode's children and watches that list: the watch fires when a child is made or deleted, or the
-// znode itself is deleted. It takes one request, and permission to read; if there is no znode, the error matches
-// zk.ErrNoNode. Otherwise it is like Watch. Contenders that wait in line must not use it, since every change would wake them
-// all: it is for the one contender that has to see every change.
-func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []string, zk.Stat, error) {
-	if err := checkNamed(path); err != nil {
-		return nil, nil, zk.Stat{}, err
-	}
-	w := s.watches.add(watchKey{s.join(path), true})
-	list := s.list(path, true)
-	list.r.Hook = func(code int32) { s.watches.listed(w.t, code) }
-	c, err := one(ctx, s, list)
-	if err != nil {
-		w.Close()
-		return nil, nil, zk.Stat{}, err
-	}
-	w.Exists = true
-	return w, c.Names, c.Stat, nil
-}
-
-// set waits until the server has answered the request for w, and sets Exists.
-func (w *Watch) set(ctx context.Context) error {
-	s, err := w.ws.s, error(nil)
-	s.watches.mu.Lock()
+// Ready returns a channel that is closed when the server has answered the request for w; nil: it has.
+func (w *Watch) Ready() <-chan struct{} {
+	w.ws.mu.Lock()
+	defer w.ws.mu.Unlock()
 	if !w.t.armed && w.t.ready == nil {
 		w.t.ready = make(chan struct{})
 	}
-	ready := w.t.ready
-	s.watches.mu.Unlock()
-	if ready != nil { // not answered yet: only now does the end of ctx matter
-		until(ctx, s, ready)
-		select {
-		case <-ready: // an answer that has come counts
-		default:
-			err = s.ended(ctx, s.waitingFor("waiting for the watch to be set"))
-		}
-	}
-	if err == nil {
-		w.Exists, err = w.t.exists, w.t.err
-	}
-	if err != nil {
-		return &failure.OpError{Op: "watch", Path: s.strip(w.t.path), Err: err}
-	}
-	return nil
+	return w.t.ready
 }
+
+// Set sets Exists, or returns why the watch can't be set. The server has answered: see Ready.
+func (w *Watch) Set() (err error) {
+	w.Exists, err = w.t.exists, w.t.err
+	return err
+}
+
+// Gone reports whether the znode, which was believed present, had gone when the watch was set: nothing waits for its creation.
+func (w *Watch) Gone() bool { return w.t.gone }
 
 // Event returns what happened: created, deleted, data or children changed; 0 while the watch has not fired.
 func (w *Watch) Event() zk.EventType {
@@ -110,7 +64,7 @@ func (w *Watch) fireLocked(event zk.EventType, zxid int64, conn uint64) {
 
 func (w *Watch) callBackLocked() {
 	if event, then := w.event, w.then; then != nil {
-		w.ws.s.spawn(func() { then(event) })
+		w.ws.spawn(func() { then(event) })
 	}
 }
 
@@ -135,47 +89,10 @@ func (w *Watch) Then(fn func(zk.EventType)) {
 	}
 }
 
-// WatchAll watches several znodes that existed when last seen, by one request, or none if the session watches them all
-// already. A watch fires when its znode is deleted or its data are set. If the znode is gone already, Exists is false and
-// the watch has fired with the deletion when WatchAll returns. Otherwise each is like Watch. After an error none is left.
-//
-// List your own znode first: the server reports znodes that are already gone in the order of paths. ExistedWhen says what
-// that proves. No name may ever be used again; a contender's never is. The names, which the ensemble listed, are not
-// checked.
-//
-// Setting them needs no permission, but a client that may not read a znode is not notified of its deletion.
-//
-// The request is setWatches, with which a client that comes back sets its watches again. It names the zxid up to which it
-// has been told of events: here the greatest possible, so that the server reports only deletions, and no changes of data.
-func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*Watch, error) {
-	all, _, err := s.WatchAllAndCreation(ctx, "", paths...)
-	return all, err
-}
-
-// WatchAllAndCreation is WatchAll that also, in the same request, watches for the creation of absent, a znode that does not
-// exist. created fires when it is made, even if the same transaction deletes it again; if the znode exists already, it may
-// never fire. Close created when it is not needed any more. It is nil if absent is "".
-func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths ...string) (all []*Watch, created *Watch, err error) {
-	ws := s.watches.addAll(paths, absent)
-	for i, w := range ws {
-		if err := w.set(ctx); err != nil {
-			for _, w := range ws {
-				w.Close()
-			}
-			return nil, nil, err
-		}
-		if i == len(paths) {
-			created = w
-		} else if !w.Exists {
-			s.watches.fireMissing(w)
-		}
-	}
-	return ws[:len(paths)], created, nil
-}
-
-// fireMissing fires w with its znode's deletion, unless it has fired. (It has not if it shares its table entry with an
+// FireMissing fires w with its znode's deletion, unless it has fired. (It has not if it shares its table entry with an
 // earlier Watch that found no znode and waits for its creation.)
-func (ws *watches) fireMissing(w *Watch) {
+func (w *Watch) FireMissing() {
+	ws := w.ws
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if w.event != 0 {
@@ -214,14 +131,14 @@ func (w *Watch) Wake(ch chan<- struct{}) {
 	}
 }
 
-// addAll returns a Watch of each of paths and, behind them, one of absent, unless that is "". It asks the server to watch
+// AddAll returns a Watch of each of paths and, behind them, one of absent, unless that is "". It asks the server to watch
 // what is new to it. The first in paths is registered last: see restore.
-func (ws *watches) addAll(paths []string, absent string) []*Watch {
+func (ws *Table) AddAll(paths []string, absent string) []*Watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	all, fresh := make([]*Watch, len(paths), len(paths)+1), make([]*watched, 0, len(paths)+1)
 	enlist := func(path string, b belief) *Watch {
-		w, ask := ws.enlistLocked(watchKey{ws.s.join(path), false}, b)
+		w, ask := ws.enlistLocked(watchKey{path, false}, b)
 		if ask {
 			fresh = append(fresh, w.t)
 		}
@@ -239,7 +156,7 @@ func (ws *watches) addAll(paths []string, absent string) []*Watch {
 }
 
 // armAllLocked asks the server to watch ts, each of which is believedPresent or believedAbsent, as the request says.
-func (ws *watches) armAllLocked(ts []*watched) {
+func (ws *Table) armAllLocked(ts []*watched) {
 	c := ws.conn
 	together := make([]*watched, 0, len(ts))
 	for _, t := range ts {
@@ -269,14 +186,14 @@ const (
 
 // unnamable reports whether t fits in no setWatches request: one with t alone would be too long. In a sequential create the
 // server appends ten bytes to a path; only an exists request has room for the longest ones.
-func (ws *watches) unnamable(t *watched) bool {
-	return !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.JuteMaxBuffer
+func (ws *Table) unnamable(t *watched) bool {
+	return !t.child && setWatchesRoom+len(t.path) > ws.juteMaxBuffer
 }
 
 // setWatchesLocked sends setWatches requests for ts, in order, as of zxid, and returns how many. For each, hook runs in the
 // conn's reader, without mu.
-func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*watched, code int32)) (requests int) {
-	most := min(setWatchesMax, ws.s.cfg.JuteMaxBuffer/2)
+func (ws *Table) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*watched, code int32)) (requests int) {
+	most := min(setWatchesMax, ws.juteMaxBuffer/2)
 	for len(ts) > 0 {
 		var data, exist, child []string
 		n, size := 0, 0

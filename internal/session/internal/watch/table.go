@@ -1,9 +1,9 @@
-package session
+// Package watch is the table of a session's watches: which Watch a notification fires, and what a new server has to be asked for.
+package watch
 
 import (
 	"container/list"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 
@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// watches is the table of the session's watches: for each path one of a kind, however many Watches wait for it. The server
+// Table is the table of the session's watches: for each path one of a kind, however many Watches wait for it. The server
 // has the same watches: one that no call needs any more is removed there by removeWatches, and after a reconnection the new
 // server is asked for those that are left. So neither side grows with the number of past waits.
 //
@@ -22,8 +22,10 @@ import (
 // a reply's hook runs before the next frame is read: so a notification that is read before the reply to our request belongs
 // to an earlier watch, and one that is read after it to this one. One exception: of znodes that are already gone, the server
 // notifies before the reply to setWatches; see wakeLocked.
-type watches struct {
-	s *Session
+type Table struct {
+	juteMaxBuffer int
+	spawn         func(fn func()) bool // runs fn in a goroutine of the session
+	missing       func(path string)    // told that a znode does not exist
 
 	mu     sync.Mutex // guards what follows; outside Session.mu and conn.mu
 	conn   *link.Conn
@@ -63,9 +65,13 @@ const (
 	believedAbsent         // see WatchAllAndCreation
 )
 
-func newWatches(s *Session) *watches { return &watches{s: s, byPath: map[watchKey]*watched{}} }
+// New returns an empty table. spawn runs a function in a goroutine of the session, unless that is over. missing is told, under
+// the table's mutex, the path of a znode that does not exist.
+func New(juteMaxBuffer int, spawn func(fn func()) bool, missing func(path string)) *Table {
+	return &Table{juteMaxBuffer: juteMaxBuffer, spawn: spawn, missing: missing, byPath: map[watchKey]*watched{}}
+}
 
-func (ws *watches) closeLocked(w *Watch) {
+func (ws *Table) closeLocked(w *Watch) {
 	if i := slices.Index(w.t.waiters, w); i >= 0 {
 		w.t.waiters = slices.Delete(w.t.waiters, i, i+1)
 	}
@@ -81,7 +87,10 @@ func (ws *watches) closeLocked(w *Watch) {
 	} // else its hook, or restore, drops it: no Watch waits
 }
 
-func (ws *watches) add(key watchKey) *Watch {
+// Add returns a Watch of path or, with child, of its children. It asks the server to watch it, if it is new; but of children the
+// caller does, with a list: see Listed.
+func (ws *Table) Add(path string, child bool) *Watch {
+	key := watchKey{path, child}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w, ask := ws.enlistLocked(key, noBelief)
@@ -93,7 +102,7 @@ func (ws *watches) add(key watchKey) *Watch {
 
 // enlistLocked adds a Watch that waits for key; the first one's belief counts. ask: the caller has to ask the server; else
 // it has been asked, or restore will ask it.
-func (ws *watches) enlistLocked(key watchKey, b belief) (w *Watch, ask bool) {
+func (ws *Table) enlistLocked(key watchKey, b belief) (w *Watch, ask bool) {
 	t := ws.byPath[key]
 	if t == nil {
 		t = &watched{watchKey: key, belief: b}
@@ -105,7 +114,7 @@ func (ws *watches) enlistLocked(key watchKey, b belief) (w *Watch, ask bool) {
 	return w, ask
 }
 
-func (ws *watches) dropLocked(t *watched) {
+func (ws *Table) dropLocked(t *watched) {
 	if ws.byPath[t.watchKey] == t {
 		delete(ws.byPath, t.watchKey)
 		ws.list.remove(t)
@@ -113,7 +122,7 @@ func (ws *watches) dropLocked(t *watched) {
 }
 
 // armLocked asks the server to watch t, in a request of its own. conn is not nil.
-func (ws *watches) armLocked(t *watched) {
+func (ws *Table) armLocked(t *watched) {
 	if t.child { // WatchChildren itself sends the list with the watch
 		return
 	}
@@ -130,14 +139,14 @@ func (ws *watches) armLocked(t *watched) {
 	ws.conn.Enqueue(r)
 }
 
-func (ws *watches) setLocked(t *watched, code int32) {
+func (ws *Table) setLocked(t *watched, code int32) {
 	t.armed, t.conn = true, ws.conns
 	switch code {
 	case wire.CodeOK:
 		t.exists = !t.gone && t.belief != believedAbsent
 	case wire.CodeNoNode:
 		t.gone = t.belief == believedPresent
-		ws.s.ephemerals.gone(ws.s.strip(t.path), math.MaxInt64, false)
+		ws.missing(t.path)
 	default:
 		t.err = failure.Of(code)
 	}
@@ -161,8 +170,9 @@ func (ws *watches) setLocked(t *watched, code int32) {
 	}
 }
 
-// listed is the hook of a list with a watch.
-func (ws *watches) listed(t *watched, code int32) {
+// Listed is the hook of a list with a watch.
+func (w *Watch) Listed(code int32) {
+	ws, t := w.ws, w.t
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	current := ws.byPath[t.watchKey]
@@ -176,12 +186,12 @@ func (ws *watches) listed(t *watched, code int32) {
 }
 
 // removeLocked removes an armed watch from the table and the server.
-func (ws *watches) removeLocked(t *watched) {
+func (ws *Table) removeLocked(t *watched) {
 	ws.dropLocked(t)
 	ws.takeAwayLocked(t.watchKey)
 }
 
-func (ws *watches) takeAwayLocked(t watchKey) {
+func (ws *Table) takeAwayLocked(t watchKey) {
 	if ws.conn == nil {
 		return // the server forgot it with the connection
 	}
@@ -195,9 +205,9 @@ func (ws *watches) takeAwayLocked(t watchKey) {
 	ws.conn.Enqueue(r)
 }
 
-// fire delivers a notification that c has read, of what happened at zxid. False: c is not in use any more, and no Watch was
+// Fire delivers a notification that c has read, of what happened at zxid. False: c is not in use any more, and no Watch was
 // fired: the next conn sets the watches again, as of before this notification.
-func (ws *watches) fire(c *link.Conn, event zk.EventType, path string, zxid int64) bool {
+func (ws *Table) Fire(c *link.Conn, event zk.EventType, path string, zxid int64) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.conn != c {
@@ -215,7 +225,7 @@ func (ws *watches) fire(c *link.Conn, event zk.EventType, path string, zxid int6
 	return true
 }
 
-func (ws *watches) wakeLocked(key watchKey, event zk.EventType, zxid int64) {
+func (ws *Table) wakeLocked(key watchKey, event zk.EventType, zxid int64) {
 	switch t := ws.byPath[key]; {
 	case t == nil: // its Watches were closed
 	case t.armed:
@@ -225,7 +235,7 @@ func (ws *watches) wakeLocked(key watchKey, event zk.EventType, zxid int64) {
 	}
 }
 
-func (ws *watches) fireLocked(t *watched, event zk.EventType, zxid int64) {
+func (ws *Table) fireLocked(t *watched, event zk.EventType, zxid int64) {
 	ws.dropLocked(t)
 	for _, w := range t.waiters {
 		w.fireLocked(event, zxid, ws.conns)
@@ -233,12 +243,12 @@ func (ws *watches) fireLocked(t *watched, event zk.EventType, zxid int64) {
 	t.waiters = nil
 }
 
-// answered notes that c has answered a request, as of zxid, and so has told all events of our watches up to that: the next
+// Answered notes that c has answered a request, as of zxid, and so has told all events of our watches up to that: the next
 // server repeats those after told. told may be less than the zxid that the session has seen, which the handshake names so that
 // a server that lags behind refuses it. For a server that has told one event of a transaction may not have told the next one,
 // and what it answers before it has the watches says nothing about them. ZooKeeper's own client does not count notifications
 // either, and lets no request overtake its setWatches.
-func (ws *watches) answered(c *link.Conn, zxid int64) {
+func (ws *Table) Answered(c *link.Conn, zxid int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.conn == c && ws.asked == 0 {
@@ -246,8 +256,8 @@ func (ws *watches) answered(c *link.Conn, zxid int64) {
 	}
 }
 
-// attach makes c the table's conn, unless c has failed already: a later one may then have been attached.
-func (ws *watches) attach(c *link.Conn) bool {
+// Attach makes c the table's conn, unless c has failed already: a later one may then have been attached.
+func (ws *Table) Attach(c *link.Conn) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if c.Failure() != nil {
@@ -259,7 +269,7 @@ func (ws *watches) attach(c *link.Conn) bool {
 	return true
 }
 
-func (ws *watches) detach(c *link.Conn) {
+func (ws *Table) Detach(c *link.Conn) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.conn == c {
@@ -268,11 +278,11 @@ func (ws *watches) detach(c *link.Conn) {
 	}
 }
 
-// restore asks the server of c, which is attached, for the watches of the table. Armed ones are set again as of told, so that
+// Restore asks the server of c, which is attached, for the watches of the table. Armed ones are set again as of told, so that
 // the server reports at once what has changed since; the others are asked for anew. The newest come first, as WatchAll needs
 // it. Each call makes one request, and more says that another call is needed: in between, others can use the table. None is
 // written before the last call.
-func (ws *watches) restore(c *link.Conn) (more bool) {
+func (ws *Table) Restore(c *link.Conn) (more bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	var again, believed []*watched
@@ -344,3 +354,18 @@ func (l *watchList) remove(t *watched) {
 	}
 	l.all.Remove(t.place)
 }
+
+// Len returns the number of paths in the table, without those that the next connection will drop.
+func (ws *Table) Len() (n int) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, t := range ws.byPath {
+		if ws.conn != nil || t.armed || len(t.waiters) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Locker is the table's mutex, for tests that hold it.
+func (ws *Table) Locker() sync.Locker { return &ws.mu }
