@@ -52,7 +52,7 @@ func (a *Result[T]) resolve(s *Session, noReply error) error {
 		a.Value, a.Err = a.decode()
 	default:
 		a.Err = noReply
-		s.ephemerals.unanswered(a.r)
+		s.ephemerals.Unanswered(a.r)
 	}
 	return a.Err
 }

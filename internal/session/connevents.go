@@ -138,7 +138,7 @@ func (c *connection) Down(err error) {
 func (c *connection) Notified(event zk.EventType, path string, zxid int64) bool {
 	s := c.s
 	if event == zk.EventNodeDeleted {
-		s.ephemerals.gone(s.strip(path), math.MaxInt64, false)
+		s.ephemerals.Gone(s.strip(path), math.MaxInt64, false)
 	}
 	if !s.watches.Fire(c.Conn, event, path, zxid) {
 		return false // c is detached: the next conn has to report the event, so its zxid must not count as seen

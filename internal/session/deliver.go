@@ -21,7 +21,7 @@ func (s *Session) run(ctx context.Context, requests ...*link.Request) error {
 		return nil
 	}
 	for _, r := range requests {
-		err := s.ephemerals.reserve(r)
+		err := s.ephemerals.Reserve(r)
 		if size := len(r.Frame) - 4; size > s.cfg.JuteMaxBuffer { // the servers do not count the length field either
 			err = failure.TooLarge("request", size, s.cfg.JuteMaxBuffer)
 		}

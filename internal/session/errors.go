@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/ephemeral"
 )
 
 // Failures that a call's arguments, or the servers' absence, cause.
@@ -36,6 +37,10 @@ var (
 	ErrConnection     = failure.ErrConnection
 	ErrGarbled        = failure.ErrGarbled
 )
+
+// ErrNoRoom matches the error for a create that would bring the paths of the session's ephemeral znodes above
+// 512 KB, or half of Config.JuteMaxBuffer if that is less; nothing was sent. The error has the figures.
+var ErrNoRoom = ephemeral.ErrNoRoom
 
 // OpError is the error of one operation on the ensemble.
 type OpError = failure.OpError

@@ -47,7 +47,7 @@ func (s *Session) transaction(r *link.Request) *Result[Transaction] {
 	r.Frame = wire.AppendMultiHeader(r.Frame, -1, true)
 	return &Result[Transaction]{r: r, decode: func() (Transaction, error) {
 		tx, err := s.decodeTransaction(r)
-		s.ephemerals.answered(r, err, func(i int) string { return tx.Responses[i].String })
+		s.ephemerals.Answered(r, err, func(i int) string { return tx.Responses[i].String })
 		return tx, err
 	}}
 }
@@ -73,7 +73,7 @@ func (s *Session) decodeTransaction(r *link.Request) (Transaction, error) {
 		code, path := codes[failed], r.Touches[failed].Path
 		// If an earlier operation is about path, it may have deleted the znode.
 		if code == wire.CodeNoNode && !slices.ContainsFunc(r.Touches[:failed], func(t link.Touch) bool { return t.Path == path }) {
-			s.ephemerals.gone(path, r.Header.Zxid, true)
+			s.ephemerals.Gone(path, r.Header.Zxid, true)
 		}
 		return Transaction{Responses: resps}, r.Refused(path, code)
 	}

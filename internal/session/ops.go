@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -122,7 +123,7 @@ func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byt
 	a.r.Frame = body(a.r.Frame)
 	a.decode = func() (v T, err error) {
 		err = a.r.Result(&a.d)
-		s.ephemerals.answered(a.r, err, nil)
+		s.ephemerals.Answered(a.r, err, nil)
 		if err != nil {
 			return v, err
 		}
@@ -280,6 +281,18 @@ func (s *Session) createOne(ctx context.Context, batch func() *Batch, full strin
 	return nil
 }
 
+// EphemeralBytes returns how much of the room for ephemeral znodes is used (ErrNoRoom): by ephemeral znodes that exist or may
+// exist.
+func (s *Session) EphemeralBytes() int { return s.ephemerals.Bytes() }
+
+// Found records the outcome of creates of path, sequential and ephemeral, that was unknown, after a search: made is the znode's
+// path and czxid its czxid, or "" when there is none. No other caller may use path.
+func (s *Session) Found(path, made string, czxid int64) { s.ephemerals.Found(path, made, czxid) }
+
+// Gone records that the ephemeral znode path is gone for good, by other evidence than an answer about it: for example, a
+// transaction's reply was lost, and another znode proves that it was carried out.
+func (s *Session) Gone(path string) { s.ephemerals.Gone(path, math.MaxInt64, true) }
+
 func checkCreate(path string, mode Mode) error {
 	if mode == EphemeralSequential || mode == PersistentSequential {
 		path += "0" // the name may be the number alone
@@ -292,7 +305,7 @@ func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk
 	appendCreate(a.r, full, path, data, mode, acl)
 	a.decode = func() (Created, error) {
 		made, err := s.decodeCreated(a.r)
-		s.ephemerals.answered(a.r, err, func(int) string { return made.Path })
+		s.ephemerals.Answered(a.r, err, func(int) string { return made.Path })
 		return made, err
 	}
 	return a
@@ -354,4 +367,14 @@ func (s *Session) Grants(acl []zk.ACL, perm int32) bool {
 		}
 		return false
 	})
+}
+
+func effectOf(m Mode) link.Effect {
+	switch m {
+	case Ephemeral:
+		return link.Makes
+	case EphemeralSequential:
+		return link.MakesNumbered
+	}
+	return link.NoEffect
 }

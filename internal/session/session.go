@@ -13,6 +13,7 @@ import (
 
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/clock"
+	"github.com/zklock/locker/internal/session/internal/ephemeral"
 	"github.com/zklock/locker/internal/session/internal/lease"
 	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/watch"
@@ -27,7 +28,7 @@ type Session struct {
 	dialer     *dialer
 	driver     *driver
 	watches    *watch.Table
-	ephemerals *ephemerals
+	ephemerals *ephemeral.Count
 	notes      chan Change // see noteLocked
 
 	ctx context.Context         // ends with the session; its cause is Err
@@ -100,8 +101,8 @@ func newSession(cfg config) *Session {
 	s.lease = lease.NewKeeper(cfg.Timeout, cfg.TickTime, &s.clock, s.deadline)
 	s.common = link.Common{Session: s.ctx, Joined: &s.bg, Clock: &s.clock, Numbered: &s.numbered, JuteMaxBuffer: cfg.JuteMaxBuffer, Auth: cfg.Auth, SASL: cfg.SASL}
 	s.dialer = &dialer{s: s, tried: map[string]error{}}
-	s.watches = watch.New(cfg.JuteMaxBuffer, s.spawn, func(path string) { s.ephemerals.gone(s.strip(path), math.MaxInt64, false) })
-	s.ephemerals = newEphemerals(min(mostRoom, cfg.JuteMaxBuffer/2), len(cfg.chroot))
+	s.watches = watch.New(cfg.JuteMaxBuffer, s.spawn, func(path string) { s.ephemerals.Gone(s.strip(path), math.MaxInt64, false) })
+	s.ephemerals = ephemeral.New(cfg.JuteMaxBuffer, len(cfg.chroot))
 	s.driver = &driver{s: s}
 	return s
 }

@@ -1,4 +1,5 @@
-package session
+// Package ephemeral counts the room that a session's ephemeral znodes need.
+package ephemeral
 
 import (
 	"errors"
@@ -34,17 +35,8 @@ const (
 // 512 KB, or half of Config.JuteMaxBuffer if that is less; nothing was sent. The error has the figures.
 var ErrNoRoom = errors.New("session: no room for another ephemeral znode")
 
-func effectOf(m Mode) link.Effect {
-	switch m {
-	case Ephemeral:
-		return link.Makes
-	case EphemeralSequential:
-		return link.MakesNumbered
-	}
-	return link.NoEffect
-}
-
-type ephemerals struct {
+// Count count the room for the znodes of one session.
+type Count struct {
 	limit  int
 	chroot int // its length
 
@@ -54,11 +46,12 @@ type ephemerals struct {
 	doubt map[link.Touch]int // creates whose outcome is unknown
 }
 
-func newEphemerals(limit, chroot int) *ephemerals {
-	return &ephemerals{limit: limit, chroot: chroot, made: map[string]int64{}, doubt: map[link.Touch]int{}}
+// New returns an empty count. jute is the longest request that the servers accept, and chroot the length of the chroot.
+func New(jute, chroot int) *Count {
+	return &Count{limit: min(mostRoom, jute/2), chroot: chroot, made: map[string]int64{}, doubt: map[link.Touch]int{}}
 }
 
-func (e *ephemerals) size(t link.Touch) int {
+func (e *Count) size(t link.Touch) int {
 	n := e.chroot + len(t.Path) + lengthBytes
 	if t.Effect == link.MakesNumbered {
 		n += numberBytes
@@ -66,8 +59,8 @@ func (e *ephemerals) size(t link.Touch) int {
 	return n
 }
 
-// reserve takes the room that r may need, or returns an error.
-func (e *ephemerals) reserve(r *link.Request) error {
+// Reserve takes the room that r may need, or returns an error.
+func (e *Count) Reserve(r *link.Request) error {
 	if len(r.Touches) == 0 {
 		return nil
 	}
@@ -89,13 +82,13 @@ func (e *ephemerals) reserve(r *link.Request) error {
 }
 
 // releaseLocked gives back r's reserved room.
-func (e *ephemerals) releaseLocked(r *link.Request) {
+func (e *Count) releaseLocked(r *link.Request) {
 	e.bytes -= r.Reserved
 	r.Reserved = 0
 }
 
 // doubtLocked keeps the room of r, which may have been carried out.
-func (e *ephemerals) doubtLocked(r *link.Request) {
+func (e *Count) doubtLocked(r *link.Request) {
 	if r.Reserved == 0 {
 		return
 	}
@@ -107,7 +100,7 @@ func (e *ephemerals) doubtLocked(r *link.Request) {
 	}
 }
 
-func (e *ephemerals) addLocked(path string, czxid int64) {
+func (e *Count) addLocked(path string, czxid int64) {
 	if _, known := e.made[path]; !known {
 		e.bytes += e.size(link.Touch{Path: path})
 	}
@@ -115,7 +108,7 @@ func (e *ephemerals) addLocked(path string, czxid int64) {
 }
 
 // clearLocked gives back the room of at most n creates whose outcome was unknown.
-func (e *ephemerals) clearLocked(t link.Touch, n int) {
+func (e *Count) clearLocked(t link.Touch, n int) {
 	n = min(n, e.doubt[t])
 	if e.doubt[t] -= n; e.doubt[t] == 0 {
 		delete(e.doubt, t)
@@ -123,15 +116,15 @@ func (e *ephemerals) clearLocked(t link.Touch, n int) {
 	e.bytes -= n * e.size(t)
 }
 
-// gone records that path did not exist at zxid, or with math.MaxInt64 that it is gone now, from a frame that the conn's
+// Gone records that path did not exist at zxid, or with math.MaxInt64 that it is gone now, from a frame that the conn's
 // reader handles in order. written: the leader said so in answer to a write, and so after all that was sent before.
-func (e *ephemerals) gone(path string, zxid int64, written bool) {
+func (e *Count) Gone(path string, zxid int64, written bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.goneLocked(path, zxid, written)
 }
 
-func (e *ephemerals) goneLocked(path string, zxid int64, written bool) {
+func (e *Count) goneLocked(path string, zxid int64, written bool) {
 	if czxid, ok := e.made[path]; ok && czxid <= zxid {
 		delete(e.made, path)
 		e.bytes -= e.size(link.Touch{Path: path})
@@ -141,8 +134,8 @@ func (e *ephemerals) goneLocked(path string, zxid int64, written bool) {
 	}
 }
 
-// unanswered is called when r's caller gives up without a reply that says whether r was carried out.
-func (e *ephemerals) unanswered(r *link.Request) {
+// Unanswered is called when r's caller gives up without a reply that says whether r was carried out.
+func (e *Count) Unanswered(r *link.Request) {
 	if r.Reserved == 0 {
 		return
 	}
@@ -156,10 +149,10 @@ func (e *ephemerals) unanswered(r *link.Request) {
 	}
 }
 
-// answered updates the count from the reply to r, which decoded to err; made returns the path that operation i has made.
-func (e *ephemerals) answered(r *link.Request, err error, made func(i int) string) {
+// Answered updates the count from the reply to r, which decoded to err; made returns the path that operation i has made.
+func (e *Count) Answered(r *link.Request, err error, made func(i int) string) {
 	if r.Header.Code == wire.CodeNoNode && r.Op != wire.OpMulti {
-		e.gone(r.Path, r.Header.Zxid, r.Op == wire.OpDelete)
+		e.Gone(r.Path, r.Header.Zxid, r.Op == wire.OpDelete)
 	}
 	if len(r.Touches) == 0 {
 		return
@@ -182,18 +175,16 @@ func (e *ephemerals) answered(r *link.Request, err error, made func(i int) strin
 	e.releaseLocked(r)
 }
 
-// EphemeralBytes returns how much of the room for ephemeral znodes is used (ErrNoRoom): by ephemeral znodes that exist or may
-// exist.
-func (s *Session) EphemeralBytes() int {
-	s.ephemerals.mu.Lock()
-	defer s.ephemerals.mu.Unlock()
-	return s.ephemerals.bytes
+// Bytes returns how much of the room is used.
+func (e *Count) Bytes() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.bytes
 }
 
-// Found records the outcome of creates of path, sequential and ephemeral, that was unknown, after a search: made is the znode's
-// path and czxid its czxid, or "" when there is none. No other caller may use path.
-func (s *Session) Found(path, made string, czxid int64) {
-	e := s.ephemerals
+// Found records the outcome of creates of path, sequential and ephemeral, that was unknown: made is the znode's path and czxid its
+// czxid, or "" when there is none.
+func (e *Count) Found(path, made string, czxid int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if made != "" {
@@ -201,7 +192,3 @@ func (s *Session) Found(path, made string, czxid int64) {
 	}
 	e.clearLocked(link.Touch{Path: path, Effect: link.MakesNumbered}, math.MaxInt)
 }
-
-// Gone records that the ephemeral znode path is gone for good, by other evidence than an answer about it: for example, a
-// transaction's reply was lost, and another znode proves that it was carried out.
-func (s *Session) Gone(path string) { s.ephemerals.gone(path, math.MaxInt64, true) }
