@@ -13,7 +13,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/zklock/locker/internal/session/internal/dial"
 	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/probe"
 )
 
 // Defaults of Config.
@@ -26,10 +28,7 @@ const (
 
 // Limits of Config.Timeout. Servers of a usual configuration grant no less, and a garbage collection could cost a shorter
 // session; no lock needs more, and the wire format (milliseconds in 32 bits) ends at 24 days.
-const (
-	minTimeout = 100 * time.Millisecond
-	maxTimeout = 24 * time.Hour
-)
+const maxTimeout = 24 * time.Hour
 
 // Auth is one set of credentials, such as {"digest", []byte("user:password")}. The scheme digest needs a user and a colon.
 type Auth = link.Auth
@@ -82,6 +81,10 @@ type config struct {
 	chroot  string
 }
 
+func (c *config) dialing() dial.Config {
+	return dial.Config{Servers: c.servers, Timeout: c.Timeout, TLS: c.TLS, Dial: c.Dial}
+}
+
 func (c Config) check(connect string) (config, error) {
 	servers, chroot, err := ParseConnect(connect)
 	if err != nil {
@@ -92,7 +95,7 @@ func (c Config) check(connect string) (config, error) {
 	switch {
 	case c.JuteMaxBuffer < 1024 || c.JuteMaxBuffer > math.MaxInt32:
 		return config{}, configError("jute.maxbuffer", strconv.Itoa(c.JuteMaxBuffer), "is not between 1024 and 2^31-1 bytes")
-	case c.Timeout < minTimeout || c.Timeout > maxTimeout:
+	case c.Timeout < probe.MinTimeout || c.Timeout > maxTimeout:
 		return config{}, configError("session timeout", c.Timeout, "is not between 100ms and 24h")
 	case c.TickTime < 0 || c.TickTime > maxTimeout:
 		return config{}, configError("tick time", c.TickTime, "is not between 0 and 24h")

@@ -128,9 +128,9 @@ func (c *connection) Down(err error) {
 	}
 	s.mu.Unlock()
 	if lasted {
-		s.dialer.good() // before failed: this failure is the first of a new search
+		s.dialer.Good() // before failed: this failure is the first of a new search
 	}
-	s.dialer.failed(c.Server, err)
+	s.dialer.Failed(c.Server, err)
 }
 
 // Notified takes a notification. Servers before 3.9 send no zxid: the event may then be later than any zxid that we can
@@ -161,7 +161,7 @@ func (c *connection) Heard(at time.Time) {
 
 func (c *connection) Spawn(fn func()) bool { return c.s.spawn(fn) }
 func (c *connection) Refused(err error)    { c.s.end(err) }
-func (c *connection) NotClosed(err error)  { c.s.dialer.failed(c.Server, err) }
+func (c *connection) NotClosed(err error)  { c.s.dialer.Failed(c.Server, err) }
 
 // Replied counts the reply to r, with the verdict code, which arrived at time at. An error gives up c.
 func (c *connection) Replied(r *link.Request, header wire.ReplyHeader, code int32, at time.Time) error {

@@ -69,7 +69,7 @@ func (s *Session) waitingFor(what string) error {
 	if connected {
 		return errors.New(what)
 	}
-	return fmt.Errorf("waiting for a connection: %w", s.dialer.report())
+	return fmt.Errorf("waiting for a connection: %w", s.dialer.Report())
 }
 
 func (s *Session) deliver(ctx context.Context, requests []*link.Request) error {

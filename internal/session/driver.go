@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session/internal/dial"
 	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
@@ -43,14 +44,14 @@ func (d *driver) stop() (ended <-chan struct{}) {
 }
 
 func (d *driver) dial(string, string, time.Duration) (net.Conn, error) {
-	netConn, server, limit, err := d.s.dialer.dial()
+	netConn, server, limit, err := d.s.dialer.Connect(d.s.findTick)
 	if err != nil {
 		return nil, err
 	}
 	c := d.s.newConnection(netConn, server, limit)
 	if !d.s.dialled(c) {
-		c.Fail(errStopped)
-		return nil, errStopped
+		c.Fail(dial.ErrStopped)
+		return nil, dial.ErrStopped
 	}
 	return &driverConn{Conn: netConn, c: c}, nil
 }

@@ -10,12 +10,8 @@ import (
 	"github.com/zklock/locker/internal/session/internal/ephemeral"
 )
 
-// Failures that a call's arguments, or the servers' absence, cause.
+// Failures that a call's arguments cause.
 var (
-	// ErrUnreachable and ctx's error both match the error of a call whose ctx ended while there was no connection. The message
-	// says what each server has answered.
-	ErrUnreachable = errors.New("session: no server reachable")
-
 	// ErrPath matches the error for a path that ZooKeeper would refuse; the message names the path and the rule.
 	ErrPath = errors.New("session: bad path")
 
@@ -36,6 +32,7 @@ var (
 	ErrTooLarge       = failure.ErrTooLarge
 	ErrConnection     = failure.ErrConnection
 	ErrGarbled        = failure.ErrGarbled
+	ErrUnreachable    = failure.ErrUnreachable
 )
 
 // ErrNoRoom matches the error for a create that would bring the paths of the session's ephemeral znodes above

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/session/internal/dial"
 	"github.com/zklock/locker/internal/session/internal/lease"
 	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/watch"
@@ -23,7 +24,7 @@ import (
 // What the tests of this package use of its unexported code; they have no other access to it.
 
 // MaxFrame bounds a frame from the server.
-const MaxFrame = link.MaxFrame
+const MaxFrame = wire.MaxFrame
 
 // Burst is how many requests of one call are waited for together.
 const Burst = link.Together
@@ -58,7 +59,7 @@ func Fired(w *watch.Watch) <-chan struct{} {
 }
 
 // Attempt is a bound that follows from a timeout.
-func Attempt(timeout time.Duration) time.Duration { return attempt(timeout) }
+func Attempt(timeout time.Duration) time.Duration { return dial.Attempt(timeout) }
 
 // Patience is the first patience of a session that nothing retains.
 func Patience(timeout time.Duration) time.Duration {
@@ -244,7 +245,7 @@ func (source) RemoteAddr() net.Addr             { return nil }
 
 // HoldMutexes locks every mutex of the session and its connection, and returns a function that unlocks them.
 func (s *Session) HoldMutexes() (release func()) {
-	all := []sync.Locker{s.watches.Locker(), &s.mu, &s.dialer.mu}
+	all := []sync.Locker{s.watches.Locker(), &s.mu, s.dialer.Locker()}
 	for _, m := range all {
 		m.Lock()
 	}

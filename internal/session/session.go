@@ -13,6 +13,7 @@ import (
 
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/clock"
+	"github.com/zklock/locker/internal/session/internal/dial"
 	"github.com/zklock/locker/internal/session/internal/ephemeral"
 	"github.com/zklock/locker/internal/session/internal/lease"
 	"github.com/zklock/locker/internal/session/internal/link"
@@ -25,7 +26,7 @@ type Session struct {
 	cfg        config
 	clock      clock.Clock
 	deadline   *lease.Deadline // the end of the session; moves with the lease
-	dialer     *dialer
+	dialer     *dial.Dialer
 	driver     *driver
 	watches    *watch.Table
 	ephemerals *ephemeral.Count
@@ -100,7 +101,11 @@ func newSession(cfg config) *Session {
 	s.deadline = lease.NewDeadline(s.ctx, &s.clock, func() { s.end(failure.ErrLeaseOver) })
 	s.lease = lease.NewKeeper(cfg.Timeout, cfg.TickTime, &s.clock, s.deadline)
 	s.common = link.Common{Session: s.ctx, Joined: &s.bg, Clock: &s.clock, Numbered: &s.numbered, JuteMaxBuffer: cfg.JuteMaxBuffer, Auth: cfg.Auth, SASL: cfg.SASL}
-	s.dialer = &dialer{s: s, tried: map[string]error{}}
+	s.dialer = dial.New(s.ctx, cfg.dialing(), func() (left time.Duration, retained bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.lease.Left(), s.lease.Retained()
+	})
 	s.watches = watch.New(cfg.JuteMaxBuffer, s.spawn, func(path string) { s.ephemerals.Gone(s.strip(path), math.MaxInt64, false) })
 	s.ephemerals = ephemeral.New(cfg.JuteMaxBuffer, len(cfg.chroot))
 	s.driver = &driver{s: s}

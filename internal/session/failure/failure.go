@@ -53,6 +53,10 @@ var (
 	// ErrConnection says that the connection broke after the request was sent and before its reply came.
 	ErrConnection = errors.New("session: connection lost before the reply")
 
+	// ErrUnreachable and ctx's error both match the error of a call whose ctx ended while there was no connection. The message
+	// says what each server has answered.
+	ErrUnreachable = errors.New("session: no server reachable")
+
 	// ErrGarbled says that the server sent something that is not ZooKeeper's protocol. The connection was given up.
 	ErrGarbled = errors.New("session: garbled frame from the server")
 )

@@ -3,6 +3,8 @@ package link
 import (
 	"sync"
 	"time"
+
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // Seam lets the tests of package session play the server on a conn, frame by frame: on a conn without a socket, on which run does
@@ -60,4 +62,4 @@ func (s Seam) First() *Request { return s.c.pending.head }
 func (s Seam) FailNext(err error) { s.c.failCalls(s.c.pending.pop(), err) }
 
 // AtMost is the longest frame that is kept, and how many requests of one call are waited for together.
-const AtMost, Together = MaxFrame, burst
+const AtMost, Together = wire.MaxFrame, burst

@@ -235,6 +235,9 @@ type ReplyHeader struct {
 
 const ReplyHeaderLen = 16
 
+// MaxFrame bounds a reply that is kept; a longer one, such as a long list, is skipped.
+const MaxFrame = 32 << 20
+
 func (d *Decoder) Header() ReplyHeader { return ReplyHeader{d.Int(), d.long(), d.Int()} }
 
 // ConnectResponse is the server's half of the handshake; id 0: the session has expired.

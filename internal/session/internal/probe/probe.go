@@ -1,7 +1,7 @@
-package session
+// Package probe is a short session on a connection of its own, for questions that would harm a client's session.
+package probe
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,31 +12,13 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/session/failure"
-	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // What is asked of one server outside of any session that holds a lock: its tick, by each client, and the rest by a doctor.
 
-const maxWords = 8 << 20 // bytes of an answer to a four-letter word; that to "cons" grows with the server's clients
-
-// FourLetter sends a four-letter word to the server at host:port, on a connection of its own, dialled by conf, and returns
-// the answer, which may say that the word is not allowed. It blocks until the server closes the connection, or ctx ends.
-func FourLetter(ctx context.Context, conf Config, server, word string) (answer string, err error) {
-	conn, err := conf.dialAlone(ctx, server)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = conn.Close() }() // the answer, or why there is none, is known
-	if _, err := io.WriteString(conn, word); err != nil {
-		return "", failure.Plain(err)
-	}
-	text, err := io.ReadAll(io.LimitReader(conn, maxWords))
-	if err != nil && len(text) == 0 {
-		return "", failure.Plain(err)
-	}
-	return string(text), nil
-}
+// MinTimeout is the least timeout that a session asks for.
+const MinTimeout = 100 * time.Millisecond
 
 // Probe is a separate session, on one connection, for questions that would harm a client's session. It is for one goroutine.
 type Probe struct {
@@ -48,46 +30,13 @@ type Probe struct {
 	conn net.Conn
 }
 
-// OpenProbe opens a session with the server at host:port and asks for timeout, not conf's. ctx bounds the probe's whole
-// life. No credentials are presented.
-func OpenProbe(ctx context.Context, conf Config, server string, timeout time.Duration) (*Probe, error) {
-	p := &Probe{Sent: time.Now()}
-	var err error
-	if p.conn, err = conf.dialAlone(ctx, server); err != nil {
-		return nil, err
-	}
+// NewProbe does the handshake on conn, which it takes over: it asks for timeout. sent is when dialling began.
+func New(conn net.Conn, timeout time.Duration, sent time.Time) (*Probe, error) {
+	p := &Probe{conn: conn, Sent: sent}
 	if err := p.open(timeout); err != nil {
-		return nil, errors.Join(err, p.conn.Close())
+		return nil, errors.Join(err, conn.Close())
 	}
 	return p, nil
-}
-
-// findTick finds out the tick of the servers, unless it is known: a server that is asked for the least timeout grants two
-// ticks. (It grants more if its minSessionTimeout is above that, or its tick below minTimeout/2: then the tick is taken for
-// longer than it is, which is safe.) That costs one connection, and the creation and the end of one session.
-func (s *Session) findTick(server string, limit time.Duration) error {
-	if s.TickTime() > 0 {
-		return nil
-	}
-	conn, err := s.cfg.open(s.ctx, server, limit)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, limit)
-	defer cancel()
-	endWith(ctx, conn)
-	p := &Probe{conn: conn}
-	if err := p.open(minTimeout); err != nil {
-		if failure.IsTimeout(err) {
-			err = fmt.Errorf("no answer to the handshake within %v", limit)
-		}
-		return errors.Join(err, p.conn.Close())
-	}
-	s.mu.Lock()
-	s.lease.FoundTick(p.Tick())
-	s.mu.Unlock()
-	_ = p.Close() // if it fails, the probe's session runs out by itself
-	return nil
 }
 
 // open does the handshake.
@@ -116,7 +65,7 @@ func (p *Probe) open(timeout time.Duration) error {
 }
 
 // Tick returns what a client that asked for the least timeout takes for the server's tick: see findTick.
-func (p *Probe) Tick() time.Duration { return max(p.Granted, minTimeout) / 2 }
+func (p *Probe) Tick() time.Duration { return max(p.Granted, MinTimeout) / 2 }
 
 // Takes returns nil if the server accepts a request of so many bytes: it asks for a znode that does not exist, with a name
 // of about that length. An error: the server does not, and the connection is lost.
@@ -149,7 +98,7 @@ func (p *Probe) exchange(frame []byte) ([]byte, error) {
 	}
 	size := int(int32(binary.BigEndian.Uint32(head[:])))
 	switch {
-	case size < 0 || size > link.MaxFrame:
+	case size < 0 || size > wire.MaxFrame:
 		return nil, failure.Stranger(head[:])
 	case size < wire.ReplyHeaderLen:
 		return nil, fmt.Errorf("%w: length %d", failure.ErrGarbled, size)
@@ -166,30 +115,4 @@ func probeError(err error) error {
 		return errors.New("closed the connection")
 	}
 	return failure.Plain(err)
-}
-
-// dialAlone opens a connection as a session with c would; I/O on it ends with ctx.
-func (c Config) dialAlone(ctx context.Context, server string) (net.Conn, error) {
-	cfg, err := c.check(server)
-	if err != nil {
-		return nil, err
-	}
-	limit := attempt(cfg.Timeout)
-	if end, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(end))
-	}
-	if limit <= 0 {
-		return nil, context.Cause(ctx)
-	}
-	conn, err := cfg.open(ctx, server, limit)
-	if err != nil {
-		return nil, err
-	}
-	endWith(ctx, conn)
-	return conn, nil
-}
-
-// endWith has I/O on conn end with ctx, at the latest.
-func endWith(ctx context.Context, conn net.Conn) {
-	context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // it may be closed by then
 }

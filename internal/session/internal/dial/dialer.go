@@ -1,4 +1,5 @@
-package session
+// Package dial decides which server is dialled next, and when, and opens the connection.
+package dial
 
 import (
 	"context"
@@ -16,13 +17,16 @@ import (
 	"github.com/zklock/locker/internal/jitter"
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/session"
 )
 
-// dialer decides which server is dialled next, and when. It resolves names at every dial, takes the servers in random order,
+// Dialer decides which server is dialled next, and when. It resolves names at every dial, takes the servers in random order,
 // each once a round, and waits longer from round to round, with jitter: a thousand clients of a dead server must not come
 // back at once. (The driver's own list resolves names once, and redials servers that accept and drop without a pause.)
-type dialer struct {
-	s *Session
+type Dialer struct {
+	Config
+	session context.Context // ends with the session
+	lease   func() (left time.Duration, retained bool)
 
 	mu    sync.Mutex // guards what follows
 	order []string   // servers still to be tried in this round
@@ -32,50 +36,61 @@ type dialer struct {
 	latest string // the server that failed last
 }
 
+// Config says which servers are dialled, and how.
+type Config struct {
+	Servers []string
+	Timeout time.Duration  // of the session, as asked for
+	TLS     *tls.Config    // nil: none
+	Dial    session.Dialer // nil: of package net
+}
+
+// New returns the dialer of a session, which ends with session; lease says how much of it is left.
+func New(session context.Context, conf Config, lease func() (left time.Duration, retained bool)) *Dialer {
+	return &Dialer{Config: conf, session: session, lease: lease, tried: map[string]error{}}
+}
+
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = time.Second
 )
 
-var errStopped = errors.New("session is over")
+var ErrStopped = errors.New("session is over")
 
 // limit bounds one try at one server: name look-up and dialling, and then the handshake. It begins with a part of the
 // timeout, so that a holder whose server died can try a few others before its lease is over. If no server has answered, each
 // round doubles it, up to the timeout, after which the lease of a new session would be over. A retained session has no time
 // for that; but its last try has all that is left of the lease.
-func (d *dialer) limit() time.Duration {
+func (d *Dialer) limit() time.Duration {
 	d.mu.Lock()
 	round, others := d.round, len(d.order) > 0
 	d.mu.Unlock()
-	least := attempt(d.s.cfg.Timeout)
-	d.s.mu.Lock()
-	remaining, retained := d.s.lease.Left(), d.s.lease.Retained()
-	d.s.mu.Unlock()
+	least := Attempt(d.Timeout)
+	remaining, retained := d.lease()
 	switch {
 	case !retained:
-		return min(least<<min(max(round-1, 0), 10), max(d.s.cfg.Timeout, least))
+		return min(least<<min(max(round-1, 0), 10), max(d.Timeout, least))
 	case others && remaining >= 2*least:
 		return least
 	}
 	return max(remaining, least)
 }
 
-// attempt is the least dialer.limit.
-func attempt(timeout time.Duration) time.Duration {
+// Attempt is the least dialer.limit.
+func Attempt(timeout time.Duration) time.Duration {
 	return min(max(timeout/6, 250*time.Millisecond), 3*time.Second)
 }
 
 // next returns the server to try, after the pause between two rounds.
-func (d *dialer) next() (string, error) {
+func (d *Dialer) next() (string, error) {
 	d.mu.Lock()
 	var pause time.Duration
 	if len(d.order) == 0 {
 		if d.round > 0 {
-			top := min(firstPause<<min(d.round, 10), lastPause, max(d.s.cfg.Timeout/8, firstPause))
+			top := min(firstPause<<min(d.round, 10), lastPause, max(d.Timeout/8, firstPause))
 			pause = top/2 + jitter.Below(top/2)
 		}
 		d.round++
-		d.order = slices.Clone(d.s.cfg.servers)
+		d.order = slices.Clone(d.Servers)
 		rand.Shuffle(len(d.order), func(i, j int) { d.order[i], d.order[j] = d.order[j], d.order[i] })
 		if last := len(d.order) - 1; d.order[0] == d.latest { // it has just failed: the others come first
 			d.order[0], d.order[last] = d.order[last], d.order[0]
@@ -85,23 +100,27 @@ func (d *dialer) next() (string, error) {
 	d.order = d.order[1:]
 	d.mu.Unlock()
 
-	if !d.s.rest(d.s.ctx, pause) || d.s.ctx.Err() != nil {
-		return "", errStopped
+	select {
+	case <-time.After(pause):
+	case <-d.session.Done():
+	}
+	if d.session.Err() != nil {
+		return "", ErrStopped
 	}
 	return server, nil
 }
 
-// dial opens a connection to the next server, with a deadline for the handshake.
-func (d *dialer) dial() (conn net.Conn, server string, limit time.Duration, err error) {
+// Connect opens a connection to the next server, with a deadline for the handshake; first is called before.
+func (d *Dialer) Connect(first func(server string, limit time.Duration) error) (conn net.Conn, server string, limit time.Duration, err error) {
 	if server, err = d.next(); err != nil {
 		return nil, "", 0, err
 	}
 	limit = d.limit()
-	if err = d.s.findTick(server, limit); err != nil {
-		d.failed(server, err)
+	if err = first(server, limit); err != nil {
+		d.Failed(server, err)
 		return nil, "", 0, err
 	}
-	if conn, err = d.s.cfg.open(d.s.ctx, server, limit); err == nil {
+	if conn, err = d.Open(d.session, server, limit); err == nil {
 		limit = d.limit()
 		if err = conn.SetDeadline(time.Now().Add(limit)); err == nil {
 			return conn, server, limit, nil
@@ -111,11 +130,12 @@ func (d *dialer) dial() (conn net.Conn, server string, limit time.Duration, err 
 		}
 		err = errors.Join(err, conn.Close())
 	}
-	d.failed(server, err)
+	d.Failed(server, err)
 	return nil, "", 0, err
 }
 
-func (c *config) open(ctx context.Context, server string, limit time.Duration) (conn net.Conn, err error) {
+// Open opens a connection to server, and TLS on it, within limit.
+func (c *Config) Open(ctx context.Context, server string, limit time.Duration) (conn net.Conn, err error) {
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if c.Dial != nil {
@@ -147,7 +167,7 @@ func (c *config) open(ctx context.Context, server string, limit time.Duration) (
 
 // custom calls the user's dialer, which takes a time limit and no context. If the session ends meanwhile, custom does not
 // wait for the dialer, and closes a connection that it still opens.
-func (c *config) custom(ctx context.Context, server string, limit time.Duration) (net.Conn, error) {
+func (c *Config) custom(ctx context.Context, server string, limit time.Duration) (net.Conn, error) {
 	var conn net.Conn
 	var err error
 	dialled := make(chan struct{})
@@ -167,7 +187,7 @@ func (c *config) custom(ctx context.Context, server string, limit time.Duration)
 				_ = conn.Close() // no call needs the error
 			}
 		}()
-		return nil, errStopped
+		return nil, ErrStopped
 	}
 }
 
@@ -194,9 +214,9 @@ func dialOne(ctx context.Context, server string) (net.Conn, error) {
 	return nil, err
 }
 
-// failed notes why server does not serve the session, unless that is the session's own end.
-func (d *dialer) failed(server string, err error) {
-	if d.s.Err() != nil {
+// Failed notes why server does not serve the session, unless that is the session's own end.
+func (d *Dialer) Failed(server string, err error) {
+	if d.session.Err() != nil {
 		return
 	}
 	d.mu.Lock()
@@ -204,26 +224,27 @@ func (d *dialer) failed(server string, err error) {
 	d.mu.Unlock()
 }
 
-// good notes that a connection lasted: the next search begins without a pause.
-func (d *dialer) good() {
+// Good notes that a connection lasted: the next search begins without a pause.
+func (d *Dialer) Good() {
 	d.mu.Lock()
 	d.round, d.order = 0, nil
 	clear(d.tried)
 	d.mu.Unlock()
 }
 
-func (d *dialer) report() error {
+// Report returns what each server has answered, or why the session is over.
+func (d *Dialer) Report() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch over := d.s.Err(); {
+	switch over := context.Cause(d.session); {
 	case len(d.tried) > 0:
 	case over != nil:
 		return over // which a server may have said
 	default:
-		return unreachable("no server of " + strings.Join(d.s.cfg.servers, ", ") + " has answered yet")
+		return unreachable("no server of " + strings.Join(d.Servers, ", ") + " has answered yet")
 	}
 	var msgs []string
-	for _, server := range d.s.cfg.servers {
+	for _, server := range d.Servers {
 		if err, ok := d.tried[server]; ok {
 			msgs = append(msgs, text.Short(server+": "+err.Error(), 2*text.Limit)) // the text of a certificate is its owner's
 		}
@@ -235,7 +256,7 @@ func (d *dialer) report() error {
 type unreachable string
 
 func (e unreachable) Error() string        { return string(e) }
-func (e unreachable) Is(target error) bool { return target == ErrUnreachable }
+func (e unreachable) Is(target error) bool { return target == failure.ErrUnreachable }
 
 func dialError(err error, limit time.Duration) error {
 	var lookup *net.DNSError
@@ -264,3 +285,6 @@ func tlsError(err error, limit time.Duration) error {
 	}
 	return fmt.Errorf("TLS: %w", failure.Plain(err))
 }
+
+// Locker is the dialer's mutex, for tests that hold it.
+func (d *Dialer) Locker() sync.Locker { return &d.mu }
