@@ -170,7 +170,7 @@ func (r *Rig) Reconnect() {
 // RefuseAndBreak makes the reader find in the first reply that the session is over, and makes the conn fail before the reader has
 // handled that.
 func (r *Rig) RefuseAndBreak(err error) {
-	r.driver.start() // which the end of the session stops
+	r.driver.Start() // which the end of the session stops
 	context.AfterFunc(r.ctx, r.shutdown)
 	r.mu.Lock() // both need it
 	_, n, xid := r.c.seam().Waiting()

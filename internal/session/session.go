@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/clock"
 	"github.com/zklock/locker/internal/session/internal/dial"
+	"github.com/zklock/locker/internal/session/internal/driver"
 	"github.com/zklock/locker/internal/session/internal/ephemeral"
 	"github.com/zklock/locker/internal/session/internal/lease"
 	"github.com/zklock/locker/internal/session/internal/link"
@@ -27,7 +29,7 @@ type Session struct {
 	clock      clock.Clock
 	deadline   *lease.Deadline // the end of the session; moves with the lease
 	dialer     *dial.Dialer
-	driver     *driver
+	driver     *driver.Driver
 	watches    *watch.Table
 	ephemerals *ephemeral.Count
 	notes      chan Change // see noteLocked
@@ -90,7 +92,7 @@ func Start(connect string, conf Config) (*Session, error) {
 		s.notes = make(chan Change, maxNotes)
 		s.bg.Go(s.tell)
 	}
-	s.driver.start()
+	s.driver.Start()
 	context.AfterFunc(s.ctx, s.shutdown) // which may run at once
 	return s, nil
 }
@@ -108,7 +110,7 @@ func newSession(cfg config) *Session {
 	})
 	s.watches = watch.New(cfg.JuteMaxBuffer, s.spawn, func(path string) { s.ephemerals.Gone(s.strip(path), math.MaxInt64, false) })
 	s.ephemerals = ephemeral.New(cfg.JuteMaxBuffer, len(cfg.chroot))
-	s.driver = &driver{s: s}
+	s.driver = driver.New(cfg.Timeout, s.dial, func() bool { return s.Err() != nil })
 	return s
 }
 
@@ -218,7 +220,7 @@ func (s *Session) shutdown() {
 	if !byCaller && latest != nil {
 		latest.Fail(s.Err())
 	}
-	stopped := s.driver.stop()
+	stopped := s.driver.Stop()
 	if byCaller && connected {
 		// The close has been sent. Even if no reply arrives it may reach the server, which then hangs up; the timer bounds the
 		// wait. The driver waits a second meanwhile; the rest ends when the connection is closed below.
@@ -243,4 +245,18 @@ func (s *Session) dialled(c *connection) bool {
 	}
 	s.latest = c
 	return true
+}
+
+// dial dials, for the driver: it returns the socket, with a deadline for the handshake, and its conn.
+func (s *Session) dial() (net.Conn, *link.Conn, error) {
+	netConn, server, limit, err := s.dialer.Connect(s.findTick)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := s.newConnection(netConn, server, limit)
+	if !s.dialled(c) {
+		c.Fail(dial.ErrStopped)
+		return nil, nil, dial.ErrStopped
+	}
+	return netConn, c.Conn, nil
 }

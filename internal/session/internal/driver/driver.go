@@ -1,4 +1,5 @@
-package session
+// Package driver is the only user of the connections of the library github.com/go-zookeeper/zk.
+package driver
 
 import (
 	"errors"
@@ -7,32 +8,40 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/session/internal/dial"
 	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// driver keeps the session connected: the library github.com/go-zookeeper/zk dials through our dialer, shakes hands, pings,
+// Driver keeps the session connected: the library github.com/go-zookeeper/zk dials through our dialer, shakes hands, pings,
 // and dials again when a connection has failed. Only this file uses its zk.Conn, which reads only the handshake and the
 // headers of the replies to its own pings and close: a hostile server can't upset it.
-type driver struct {
-	s      *Session
+type Driver struct {
+	timeout time.Duration
+	next    func() (net.Conn, *link.Conn, error)
+	over    func() bool
+
 	conn   *zk.Conn
 	events <-chan zk.Event // closed when the driver's loop has ended
 }
 
+// New returns a driver that asks for a session timeout. next dials, and returns the socket with its conn; over says that the
+// session is over.
+func New(timeout time.Duration, next func() (net.Conn, *link.Conn, error), over func() bool) *Driver {
+	return &Driver{timeout: timeout, next: next, over: over}
+}
+
 const driverBuffer = 1 << 10 // for handshakes and headers
 
-// start starts the driver's loop; shutdown stops and joins it. The driver refuses an empty list of servers, and nothing else.
-func (d *driver) start() {
-	d.conn, d.events, _ = zk.Connect([]string{"ensemble"}, d.s.cfg.Timeout,
-		zk.WithDialer(d.dial), zk.WithHostProvider(provider{d.s}), zk.WithLogger(quiet{}), zk.WithLogInfo(false),
+// Start starts the driver's loop; shutdown stops and joins it. The driver refuses an empty list of servers, and nothing else.
+func (d *Driver) Start() {
+	d.conn, d.events, _ = zk.Connect([]string{"ensemble"}, d.timeout,
+		zk.WithDialer(d.dial), zk.WithHostProvider(provider{d.over}), zk.WithLogger(quiet{}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(driverBuffer), zk.WithMaxConnBufferSize(driverBuffer))
 }
 
-// stop closes the driver and returns a channel that is closed when its loop has ended. The driver tells the server, if there
+// Stop closes the driver and returns a channel that is closed when its loop has ended. The driver tells the server, if there
 // is a connection, and waits a second for the answer; it ends when its connection does.
-func (d *driver) stop() (ended <-chan struct{}) {
+func (d *Driver) Stop() (ended <-chan struct{}) {
 	done := make(chan struct{})
 	go func() { // ends with the driver's loop
 		defer close(done)
@@ -43,22 +52,17 @@ func (d *driver) stop() (ended <-chan struct{}) {
 	return done
 }
 
-func (d *driver) dial(string, string, time.Duration) (net.Conn, error) {
-	netConn, server, limit, err := d.s.dialer.Connect(d.s.findTick)
+func (d *Driver) dial(string, string, time.Duration) (net.Conn, error) {
+	netConn, c, err := d.next()
 	if err != nil {
 		return nil, err
-	}
-	c := d.s.newConnection(netConn, server, limit)
-	if !d.s.dialled(c) {
-		c.Fail(dial.ErrStopped)
-		return nil, dial.ErrStopped
 	}
 	return &driverConn{Conn: netConn, c: c}, nil
 }
 
 type driverConn struct {
 	net.Conn
-	c      *connection
+	c      *link.Conn
 	began  bool
 	unread []byte // what the driver has not fetched yet
 }
@@ -107,13 +111,13 @@ func (d *driverConn) Close() error {
 
 // provider is the driver's list of servers: one name, since our dialer chooses. The driver checks for Close only when its
 // list restarts, so Next reports a restart once the session is over.
-type provider struct{ s *Session }
+type provider struct{ over func() bool }
 
 func (p provider) Init([]string) error { return nil }
 func (p provider) Len() int            { return 1 }
 func (p provider) Connected()          {}
 func (p provider) Next() (server string, retryStart bool) {
-	return "ensemble:2181", p.s.Err() != nil
+	return "ensemble:2181", p.over()
 }
 
 // quiet is the driver's logger: the session logs what matters itself.
