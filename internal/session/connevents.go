@@ -32,7 +32,7 @@ func (s *Session) newConnection(netConn net.Conn, server string, limit time.Dura
 	return c
 }
 
-// What a conn reports to its session, without conn.mu held.
+// What a conn reports to its session, without its mutex held.
 
 // MayConnect checks the connect request for session id that is about to be sent, and returns the last zxid seen. After an
 // expiry the driver asks for a new session by itself, and would run in it what was meant for the old one: that is refused.

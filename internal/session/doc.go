@@ -25,12 +25,21 @@
 //
 // # How
 //
-// A session has one conn at a time. Before the first, a short session on a connection of its own finds out the servers' tick,
-// unless Config gives it (probe.go). Requests on a conn take a context and are sent in a known order, and every reply is
-// checked before it is used (request.go, connwrite.go, connread.go). Creates and deletes of several locks share a
-// transaction, and their lists share a request (group.go). When a conn fails, the library
-// github.com/go-zookeeper/zk makes the next one, behind driver.go. The lease and its safety argument are in lease.go, its
-// end in deadline.go, its heartbeats in heartbeat.go and, while a lock is held, retain.go; the watches in watchtable.go.
+// A session has one connection at a time. The packages below, each of which knows only those that stand above it here:
+//
+//	wire       the protocol: how requests are written and replies are read
+//	failure    the errors
+//	clock      the time, with the machine's sleep
+//	lease      until when the session certainly exists; when that has to be confirmed; the end
+//	probe      a short session of its own: finds out the servers' tick, unless Config gives it
+//	dial       which server is next, and when
+//	link       one connection: requests, which are sent in a known order, and their replies, which are checked; groups
+//	driver     the library github.com/go-zookeeper/zk, which makes the next connection when one has failed
+//	watch      the watches, and what a new server has to be asked for
+//	ephemeral  the room for ephemeral znodes
+//
+// Here they are put together: session.go has the life, connevents.go what a connection reports (link.Owner), deliver.go what is
+// sent again, heartbeat.go and retain.go what keeps the lease, and ops.go, multi.go, batch.go and below.go the operations.
 //
 // A connected session has four goroutines; a Logger or OnState adds a fifth. Close joins them and those of Session.Go,
 // but not a call of the user's dialer that has not returned: a connection that it still opens is closed.
@@ -40,11 +49,11 @@
 // From the outside in. No mutex is held across I/O, across a channel operation that may block, or across work that grows
 // with the number of znodes, except the znodes of one request:
 //
-//	conn.handling → all others
-//	Session.mu   → conn.mu
-//	watches.mu   → Session.mu
-//	watches.mu   → conn.mu
-//	watches.mu   → ephemerals.mu
+//	link.Conn.handling → all others
+//	Session.mu         → link.Conn.mu
+//	watch.Table.mu     → Session.mu
+//	watch.Table.mu     → link.Conn.mu
+//	watch.Table.mu     → ephemeral.Count.mu
 //
-// dialer.mu is held alone. The end of a lease needs none of them.
+// dial.Dialer.mu is held alone. The end of a lease needs none of them.
 package session

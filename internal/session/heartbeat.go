@@ -12,7 +12,7 @@ import (
 // (Keeper.Patience), or on which the lease can't be confirmed in time (Keeper.Renew). It sends pings, which cost the leader nothing,
 // and while the session is retained the writes that confirm the lease (retain.go: beatLocked; Keeper.BeatDue).
 
-// Beat does what is due on c, which is open, and returns the time until more is due. conn.run calls it then.
+// Beat does what is due on c, which is open, and returns the time until more is due. Conn.run calls it then.
 func (c *connection) Beat() time.Duration {
 	s := c.s
 	s.mu.Lock()

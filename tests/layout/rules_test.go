@@ -34,6 +34,10 @@ var forbidden = []struct {
 	{"session", module + "/internal", "session is what users name: it lies below all that is internal"},
 	{"recipe", module + "/zklock", "recipe lies below zklock"},
 	{"internal/session", module + "/zktest", "the library does not carry a test server"},
+	{"internal/session/internal/link", module + "/internal/session/internal/lease", "a connection knows nothing of the lease: its Owner does"},
+	{"internal/session/internal/lease", module + "/internal/session/internal/link", "the lease does no I/O"},
+	{"internal/session/internal/lease", "net", "the lease does no I/O"},
+	{"internal/session/internal/wire", module, "the wire format is pure"},
 	{"internal/queue", module + "/zktest", "the library does not carry a test server"},
 	{"zklock", module + "/zktest", "the library does not carry a test server"},
 	{"", module + "/tests", "only tests use what tests are made of"},
@@ -72,7 +76,7 @@ func violations(s source) ([]string, error) {
 		}
 		found = append(found, importViolations(s.name, imported)...)
 	}
-	if driverName == "" || below(s.name, "internal/session") {
+	if driverName == "" || below(s.name, "internal/session/internal/driver") {
 		return found, nil
 	}
 	if driverName == "." {
@@ -84,7 +88,7 @@ func violations(s source) ([]string, error) {
 			return true
 		}
 		if x, ok := sel.X.(*ast.Ident); ok && x.Name == driverName && driverCalls[sel.Sel.Name] {
-			found = append(found, fmt.Sprintf("%s: %s.%s: only session uses the driver's connections", fset.Position(sel.Pos()), driver, sel.Sel.Name))
+			found = append(found, fmt.Sprintf("%s: %s.%s: only package driver uses the library's connections", fset.Position(sel.Pos()), driver, sel.Sel.Name))
 		}
 		return true
 	})

@@ -22,7 +22,7 @@ type Request struct {
 	// says "try again". It must not block, and locks only the watch table's mutex and those inside it (doc.go).
 	Hook func(code int32)
 
-	// Guarded by conn.mu until done is closed.
+	// Guarded by Conn.mu until done is closed.
 	conn       *Conn
 	xid        int32
 	Sent       time.Time // on the session's clock; zero while it waits to be written

@@ -64,7 +64,7 @@ func (p *Probe) open(timeout time.Duration) error {
 	return nil
 }
 
-// Tick returns what a client that asked for the least timeout takes for the server's tick: see findTick.
+// Tick returns what a client that asked for the least timeout takes for the server's tick: see Session.findTick.
 func (p *Probe) Tick() time.Duration { return max(p.Granted, MinTimeout) / 2 }
 
 // Takes returns nil if the server accepts a request of so many bytes: it asks for a znode that does not exist, with a name

@@ -27,7 +27,7 @@ type Table struct {
 	spawn         func(fn func()) bool // runs fn in a goroutine of the session
 	missing       func(path string)    // told that a znode does not exist
 
-	mu     sync.Mutex // guards what follows; outside Session.mu and conn.mu
+	mu     sync.Mutex // guards what follows; outside the session's and a conn's
 	conn   *link.Conn
 	conns  uint64 // the number of conn: how many there have been
 	told   int64  // see answered
@@ -322,7 +322,7 @@ func (ws *Table) Restore(c *link.Conn) (more bool) {
 }
 
 // watchList lists the watches of the table, mostly the newest first, and knows which of them the present server has been
-// asked for. Its methods take constant time. Guarded by watches.mu.
+// asked for. Its methods take constant time. Guarded by Table.mu.
 type watchList struct {
 	all     list.List     // of *watched
 	unasked *list.Element // newest watch for which this server has not been asked, nor for any older one

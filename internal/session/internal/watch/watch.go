@@ -15,7 +15,7 @@ type Watch struct {
 	t  *watched
 	ws *Table
 
-	// Guarded by watches.mu.
+	// Guarded by Table.mu.
 	event zk.EventType // what happened; 0: not fired
 	zxid  int64        // of the event, if the server has told it
 	conn  uint64       // number of the conn that reported the event
