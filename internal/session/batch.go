@@ -6,7 +6,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session/internal/link"
-	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // Batch is a list of requests that travel together: back to back on one connection, in order, up to 256 in one
@@ -27,36 +26,6 @@ type Batch struct {
 	asks  []answerable
 }
 
-// Result is the outcome of one request of a Batch; it is set when Do returns.
-type Result[T any] struct {
-	Value T     // the server's answer; zero if Err is set, except for a Multi
-	Err   error // why the request failed
-
-	r      *link.Request // nil: refused before any I/O, with Err
-	decode func() (T, error)
-	d      wire.Decoder // used by decode; a field, to save an allocation
-}
-
-type answerable interface {
-	request() *link.Request
-	resolve(s *Session, noReply error) error
-}
-
-func (a *Result[T]) request() *link.Request { return a.r }
-
-// resolve decodes the reply and returns Err, which is noReply if there is no reply.
-func (a *Result[T]) resolve(s *Session, noReply error) error {
-	switch {
-	case a.r == nil:
-	case a.r.Answered():
-		a.Value, a.Err = a.decode()
-	default:
-		a.Err = noReply
-		s.ephemerals.Unanswered(a.r)
-	}
-	return a.Err
-}
-
 // Batch returns an empty batch.
 func (s *Session) Batch() *Batch { return &Batch{s: s} }
 
@@ -72,28 +41,6 @@ func (s *Session) Grouped() *Batch { return &Batch{s: s, share: (*link.Request).
 // returns the first Err of the results; nil: everything was carried out.
 func (b *Batch) Do(ctx context.Context) error {
 	return b.s.do(ctx, b.asks...)
-}
-
-func (s *Session) do(ctx context.Context, asks ...answerable) error {
-	requests := make([]*link.Request, 0, len(asks))
-	for _, a := range asks {
-		if r := a.request(); r != nil {
-			requests = append(requests, r)
-		}
-	}
-	noReply := s.run(ctx, requests...) // the error of requests without a reply
-	var first error
-	for _, a := range asks {
-		if err := a.resolve(s, noReply); first == nil {
-			first = err
-		}
-	}
-	return first
-}
-
-func one[T any](ctx context.Context, s *Session, a *Result[T]) (T, error) {
-	_ = s.do(ctx, a) // a.Err is the same
-	return a.Value, a.Err
 }
 
 // added adds a to b.

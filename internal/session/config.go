@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"net"
@@ -112,6 +114,15 @@ func (c Config) check(connect string) (config, error) {
 	}
 	return config{c, servers, chroot}, nil
 }
+
+// Failures that a call's arguments cause.
+var (
+	// ErrPath matches the error for a path that ZooKeeper would refuse; the message names the path and the rule.
+	ErrPath = errors.New("session: bad path")
+
+	// ErrConfig matches the error for a connect string or Config that can't work; the message names the value and the rule.
+	ErrConfig = errors.New("session: bad configuration")
+)
 
 const defaultPort = "2181"
 
@@ -244,4 +255,31 @@ func checkNamed(path string) error {
 // the basic plane reach the Java server as surrogate pairs, which it refuses as well.
 func excluded(r rune) bool {
 	return r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
+}
+
+// join returns path with the chroot.
+func (c *config) join(path string) string {
+	if path == "/" {
+		return cmp.Or(c.chroot, path)
+	}
+	return c.chroot + path
+}
+
+// strip returns path without the chroot.
+func (c *config) strip(path string) string {
+	return cmp.Or(strings.TrimPrefix(path, c.chroot), "/")
+}
+
+func pathError(path, rule string) error {
+	if len(path) > 200 {
+		path = path[:200] + "…"
+	}
+	return fmt.Errorf("%w %q: %s", ErrPath, path, rule)
+}
+
+func configError(what string, value any, rule string) error {
+	if d, ok := value.(time.Duration); ok {
+		return fmt.Errorf("%w: %s %v: %s", ErrConfig, what, d, rule)
+	}
+	return fmt.Errorf("%w: %s %q: %s", ErrConfig, what, value, rule)
 }

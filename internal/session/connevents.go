@@ -103,7 +103,7 @@ func (c *connection) Up() bool {
 		s.disconnectedLocked(s.conn.Failure()) // it has failed too, and its Down has not run yet
 	}
 	if s.unseen { // before the calls' requests: reads behind it are not older than the event
-		sync := link.Unawaited(wire.OpSync, "sync", "", wire.AppendString(wire.AppendHeader(nil, wire.OpSync), s.join("/")))
+		sync := link.Unawaited(wire.OpSync, "sync", "", wire.AppendString(wire.AppendHeader(nil, wire.OpSync), s.cfg.join("/")))
 		sync.Urgent = true
 		c.Enqueue(sync)
 	}
@@ -138,7 +138,7 @@ func (c *connection) Down(err error) {
 func (c *connection) Notified(event zk.EventType, path string, zxid int64) bool {
 	s := c.s
 	if event == zk.EventNodeDeleted {
-		s.ephemerals.Gone(s.strip(path), math.MaxInt64, false)
+		s.ephemerals.Gone(s.cfg.strip(path), math.MaxInt64, false)
 	}
 	if !s.watches.Fire(c.Conn, event, path, zxid) {
 		return false // c is detached: the next conn has to report the event, so its zxid must not count as seen

@@ -4,19 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/ephemeral"
-)
-
-// Failures that a call's arguments cause.
-var (
-	// ErrPath matches the error for a path that ZooKeeper would refuse; the message names the path and the rule.
-	ErrPath = errors.New("session: bad path")
-
-	// ErrConfig matches the error for a connect string or Config that can't work; the message names the value and the rule.
-	ErrConfig = errors.New("session: bad configuration")
 )
 
 // The errors of operations, and of a session's end: see package failure.
@@ -44,20 +34,6 @@ type OpError = failure.OpError
 
 func (s *Session) ended(ctx context.Context, what error) error {
 	return failure.Ended(ctx, s.Err(), what)
-}
-
-func pathError(path, rule string) error {
-	if len(path) > 200 {
-		path = path[:200] + "…"
-	}
-	return fmt.Errorf("%w %q: %s", ErrPath, path, rule)
-}
-
-func configError(what string, value any, rule string) error {
-	if d, ok := value.(time.Duration); ok {
-		return fmt.Errorf("%w: %s %v: %s", ErrConfig, what, d, rule)
-	}
-	return fmt.Errorf("%w: %s %q: %s", ErrConfig, what, value, rule)
 }
 
 // Doubt remembers, while a write is repeated, that an attempt may have been carried out. The zero value is ready.

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -36,8 +35,6 @@ func (c *connection) Beat() time.Duration {
 	}
 	return min(wait, limit-unheard, max(next, 0), every-unsent) + time.Millisecond
 }
-
-var errThin = errors.New("writes take too long to confirm the lease on one connection")
 
 func (c *connection) Patience() time.Duration {
 	c.s.mu.Lock()

@@ -90,7 +90,7 @@ func (s *Session) appendOp(r *link.Request, op Op) error {
 	switch o := op.(type) {
 	case OpCreate:
 		r.Frame = wire.AppendMultiHeader(r.Frame, opOf(o.Mode), false)
-		appendCreate(r, s.join(o.Path), o.Path, o.Data, o.Mode, o.ACL)
+		appendCreate(r, s.cfg.join(o.Path), o.Path, o.Data, o.Mode, o.ACL)
 		return checkCreate(o.Path, o.Mode)
 	case OpSet:
 		r.Frame = wire.AppendInt(wire.AppendBytes(s.beginOp(r, wire.OpSetData, o.Path, link.NoEffect), o.Data), o.Version)
@@ -111,7 +111,7 @@ func (s *Session) appendOp(r *link.Request, op Op) error {
 
 func (s *Session) beginOp(r *link.Request, code int32, path string, e link.Effect) []byte {
 	r.Touches = append(r.Touches, link.Touch{Path: path, Effect: e})
-	return wire.AppendString(wire.AppendMultiHeader(r.Frame, code, false), s.join(path))
+	return wire.AppendString(wire.AppendMultiHeader(r.Frame, code, false), s.cfg.join(path))
 }
 
 // decodeMulti reads the responses, and the code of each; more than n are an error.
@@ -124,7 +124,7 @@ func (s *Session) decodeMulti(d *wire.Decoder, n int) (resps []zk.MultiResponse,
 		var m zk.MultiResponse
 		body := wire.Decoder{B: r.Raw[wire.MultiHeader:]}
 		if r.Op == wire.OpCreate || r.Op == wire.OpCreate2 {
-			m.String = s.strip(body.String())
+			m.String = s.cfg.strip(body.String())
 		}
 		if r.Op == wire.OpSetData || r.Op == wire.OpCreate2 {
 			stat := body.Stat()
@@ -136,4 +136,28 @@ func (s *Session) decodeMulti(d *wire.Decoder, n int) (resps []zk.MultiResponse,
 		resps, codes = append(resps, m), append(codes, r.Code)
 	}
 	return resps, codes
+}
+
+// check returns the write that confirms the lease: a multi that checks that node exists. It changes nothing, but a majority
+// has to acknowledge it. A multi without an operation would not do: servers carry it out without a look at the session. A
+// refusal, because the znode is gone or we may not read it, confirms too: the leader checks the session first.
+func (s *Session) check(name, node string) *Result[Transaction] {
+	r := link.NewRequest(wire.OpMulti, name, node)
+	// A path that CheckPath refuses is sent all the same: another client may have named the znode.
+	_ = s.appendOp(r, OpCheck{Path: node, Version: -1})
+	r.Repeatable = true // it changes nothing
+	return s.transaction(r)
+}
+
+// Settle is Sync by a write without an effect, which a majority has to confirm: a leader that has been deposed, and does not
+// know it, answers a Sync. A refusal by the leader is such an answer, too.
+func (s *Session) Settle(ctx context.Context, path string) error {
+	err := checkNamed(path)
+	if err == nil {
+		_, err = one(ctx, s, s.check("settle", path))
+	}
+	if failure.IsOne(err, zk.ErrNoNode, zk.ErrNoAuth) {
+		return nil
+	}
+	return err
 }

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +63,7 @@ func (s *Session) Get(ctx context.Context, path string) ([]byte, zk.Stat, error)
 // Set replaces a znode's data; version −1 means any.
 func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (zk.Stat, error) {
 	return one(ctx, s, ask(s, wire.OpSetData, "set", path, func(b []byte) []byte {
-		return wire.AppendInt(wire.AppendBytes(wire.AppendString(b, s.join(path)), data), version)
+		return wire.AppendInt(wire.AppendBytes(wire.AppendString(b, s.cfg.join(path)), data), version)
 	}, (*wire.Decoder).Stat))
 }
 
@@ -88,7 +87,7 @@ func (s *Session) ACL(ctx context.Context, path string) ([]zk.ACL, zk.Stat, erro
 // SetACL replaces a znode's access list; version −1 means any.
 func (s *Session) SetACL(ctx context.Context, path string, acl []zk.ACL, version int32) (zk.Stat, error) {
 	return one(ctx, s, ask(s, wire.OpSetACL, "set ACL", path, func(b []byte) []byte {
-		return wire.AppendInt(wire.AppendACL(wire.AppendString(b, s.join(path)), acl), version)
+		return wire.AppendInt(wire.AppendACL(wire.AppendString(b, s.cfg.join(path)), acl), version)
 	}, (*wire.Decoder).Stat))
 }
 
@@ -102,53 +101,8 @@ func (s *Session) Sync(ctx context.Context, path string) error {
 	return err
 }
 
-// Settle is Sync by a write without an effect, which a majority has to confirm: a leader that has been deposed, and does not
-// know it, answers a Sync. A refusal by the leader is such an answer, too.
-func (s *Session) Settle(ctx context.Context, path string) error {
-	err := checkNamed(path)
-	if err == nil {
-		_, err = one(ctx, s, s.check("settle", path))
-	}
-	if failure.IsOne(err, zk.ErrNoNode, zk.ErrNoAuth) {
-		return nil
-	}
-	return err
-}
-
-func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byte, read func(*wire.Decoder) T) *Result[T] {
-	if err := checkNamed(path); err != nil {
-		return &Result[T]{Err: err}
-	}
-	a := &Result[T]{r: link.NewRequest(op, name, path)}
-	a.r.Frame = body(a.r.Frame)
-	a.decode = func() (v T, err error) {
-		err = a.r.Result(&a.d)
-		s.ephemerals.Answered(a.r, err, nil)
-		if err != nil {
-			return v, err
-		}
-		if v = read(&a.d); a.d.Err != nil {
-			var zero T
-			return zero, a.r.Garbled(a.d.Err)
-		}
-		return v, nil
-	}
-	return a
-}
-
-func (s *Session) join(path string) string {
-	if path == "/" {
-		return cmp.Or(s.cfg.chroot, path)
-	}
-	return s.cfg.chroot + path
-}
-
-func (s *Session) strip(path string) string {
-	return cmp.Or(strings.TrimPrefix(path, s.cfg.chroot), "/")
-}
-
 func (s *Session) delete(path string, version int32) *Result[None] {
-	a := ask(s, wire.OpDelete, "delete", path, func(b []byte) []byte { return wire.AppendInt(wire.AppendString(b, s.join(path)), version) },
+	a := ask(s, wire.OpDelete, "delete", path, func(b []byte) []byte { return wire.AppendInt(wire.AppendString(b, s.cfg.join(path)), version) },
 		nothing)
 	if a.r != nil {
 		a.r.Touches = []link.Touch{{Path: path, Effect: link.Deletes}}
@@ -157,7 +111,7 @@ func (s *Session) delete(path string, version int32) *Result[None] {
 }
 
 func (s *Session) get(path string) *Result[Data] {
-	return ask(s, wire.OpGetData, "get", path, func(b []byte) []byte { return wire.AppendBool(wire.AppendString(b, s.join(path)), false) },
+	return ask(s, wire.OpGetData, "get", path, func(b []byte) []byte { return wire.AppendBool(wire.AppendString(b, s.cfg.join(path)), false) },
 		func(d *wire.Decoder) Data { return Data{d.Bytes(), d.Stat()} })
 }
 
@@ -166,22 +120,22 @@ func (s *Session) list(path string, watch bool) *Result[Children] {
 	if watch {
 		name = "watch children"
 	}
-	return ask(s, wire.OpGetChildren2, name, path, func(b []byte) []byte { return wire.AppendBool(wire.AppendString(b, s.join(path)), watch) },
+	return ask(s, wire.OpGetChildren2, name, path, func(b []byte) []byte { return wire.AppendBool(wire.AppendString(b, s.cfg.join(path)), watch) },
 		func(d *wire.Decoder) Children { return Children{d.Names(), d.Stat()} })
 }
 
 func (s *Session) exists(path string) *Result[zk.Stat] {
-	return ask(s, wire.OpExists, "exists", path, func(b []byte) []byte { return wire.AppendBool(wire.AppendString(b, s.join(path)), false) },
+	return ask(s, wire.OpExists, "exists", path, func(b []byte) []byte { return wire.AppendBool(wire.AppendString(b, s.cfg.join(path)), false) },
 		(*wire.Decoder).Stat)
 }
 
 func (s *Session) acl(path string) *Result[ACL] {
-	return ask(s, wire.OpGetACL, "get ACL", path, func(b []byte) []byte { return wire.AppendString(b, s.join(path)) },
+	return ask(s, wire.OpGetACL, "get ACL", path, func(b []byte) []byte { return wire.AppendString(b, s.cfg.join(path)) },
 		func(d *wire.Decoder) ACL { return ACL{d.ACL(), d.Stat()} })
 }
 
 func (s *Session) sync(path string) *Result[None] {
-	return ask(s, wire.OpSync, "sync", path, func(b []byte) []byte { return wire.AppendString(b, s.join(path)) }, nothing)
+	return ask(s, wire.OpSync, "sync", path, func(b []byte) []byte { return wire.AppendString(b, s.cfg.join(path)) }, nothing)
 }
 
 func opOf(m Mode) int32 {
@@ -200,7 +154,7 @@ func (s *Session) create(path string, data []byte, mode Mode, acl []zk.ACL) *Res
 	if err := checkCreate(path, mode); err != nil {
 		return &Result[Created]{Err: err}
 	}
-	return s.createFull(s.join(path), path, data, mode, acl)
+	return s.createFull(s.cfg.join(path), path, data, mode, acl)
 }
 
 // CreateAll makes path and its missing parents. The parents are persistent; path is of the given mode, Persistent or
@@ -226,7 +180,7 @@ func (s *Session) createAll(ctx context.Context, batch func() *Batch, path strin
 	if path == "/" && chroot > 0 {
 		return s.checkChroot(ctx)
 	}
-	return s.createPath(ctx, batch, s.join(path), chroot, data, mode, acl)
+	return s.createPath(ctx, batch, s.cfg.join(path), chroot, data, mode, acl)
 }
 
 // createPath makes the znode full, but not the first chroot bytes of its path. It tries full first: usually only that is
@@ -267,7 +221,7 @@ func (s *Session) checkChroot(ctx context.Context) error {
 // createOne makes the znode full, a path with the chroot. Below a parent that is closed to us, the server refuses the create
 // even if the znode exists, which is all that matters then.
 func (s *Session) createOne(ctx context.Context, batch func() *Batch, full string, data []byte, mode Mode, acl []zk.ACL) error {
-	path := s.strip(full)
+	path := s.cfg.strip(full)
 	b := batch()
 	added(b, s.createFull(full, path, data, mode, acl))
 	err := b.Do(ctx)
@@ -322,7 +276,7 @@ func (s *Session) decodeCreated(r *link.Request) (Created, error) {
 	if err := r.Result(&d); err != nil {
 		return Created{}, err
 	}
-	path := s.strip(d.String())
+	path := s.cfg.strip(d.String())
 	if d.Err == nil && !mayHaveMade(r.Path, path) {
 		d.Err = errOtherPath
 	}

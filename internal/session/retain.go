@@ -20,6 +20,8 @@ func (s *Session) Attached(create func() any) any {
 	return s.attached
 }
 
+var errThin = errors.New("writes take too long to confirm the lease on one connection")
+
 // Retention is one lock's claim that the session's lease is kept: see Session.Retain. Its methods may be called
 // concurrently.
 type Retention struct {
@@ -110,17 +112,6 @@ func (r *Retention) reportLocked() {
 	if missing, fn := r.missing, r.onMissing; missing != "" && fn != nil {
 		r.s.spawnLocked(func() { fn(missing) })
 	}
-}
-
-// check returns the write that confirms the lease: a multi that checks that node exists. It changes nothing, but a majority
-// has to acknowledge it. A multi without an operation would not do: servers carry it out without a look at the session. A
-// refusal, because the znode is gone or we may not read it, confirms too: the leader checks the session first.
-func (s *Session) check(name, node string) *Result[Transaction] {
-	r := link.NewRequest(wire.OpMulti, name, node)
-	// A path that CheckPath refuses is sent all the same: another client may have named the znode.
-	_ = s.appendOp(r, OpCheck{Path: node, Version: -1})
-	r.Repeatable = true // it changes nothing
-	return s.transaction(r)
 }
 
 // beatLocked returns the next heartbeat. toCheck is not empty.

@@ -108,7 +108,7 @@ func newSession(cfg config) *Session {
 		defer s.mu.Unlock()
 		return s.lease.Left(), s.lease.Retained()
 	})
-	s.watches = watch.New(cfg.JuteMaxBuffer, s.spawn, func(path string) { s.ephemerals.Gone(s.strip(path), math.MaxInt64, false) })
+	s.watches = watch.New(cfg.JuteMaxBuffer, s.spawn, func(path string) { s.ephemerals.Gone(s.cfg.strip(path), math.MaxInt64, false) })
 	s.ephemerals = ephemeral.New(cfg.JuteMaxBuffer, len(cfg.chroot))
 	s.driver = driver.New(cfg.Timeout, s.dial, func() bool { return s.Err() != nil })
 	return s

@@ -21,7 +21,7 @@ func (s *Session) Watch(ctx context.Context, path string) (*watch.Watch, error) 
 		return nil, err
 	}
 	for {
-		w := s.watches.Add(s.join(path), false)
+		w := s.watches.Add(s.cfg.join(path), false)
 		if err := s.set(ctx, w); err != nil {
 			w.Close()
 			return nil, err
@@ -40,7 +40,7 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*watch.Watch,
 	if err := checkNamed(path); err != nil {
 		return nil, nil, zk.Stat{}, err
 	}
-	w := s.watches.Add(s.join(path), true)
+	w := s.watches.Add(s.cfg.join(path), true)
 	list := s.list(path, true)
 	list.r.Hook = func(code int32) { w.Listed(code) }
 	c, err := one(ctx, s, list)
@@ -66,7 +66,7 @@ func (s *Session) set(ctx context.Context, w *watch.Watch) (err error) {
 		err = w.Set()
 	}
 	if err != nil {
-		return &failure.OpError{Op: "watch", Path: s.strip(w.Path()), Err: err}
+		return &failure.OpError{Op: "watch", Path: s.cfg.strip(w.Path()), Err: err}
 	}
 	return nil
 }
@@ -94,10 +94,10 @@ func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*watch.Watch
 func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths ...string) (all []*watch.Watch, created *watch.Watch, err error) {
 	full := make([]string, len(paths))
 	for i, path := range paths {
-		full[i] = s.join(path)
+		full[i] = s.cfg.join(path)
 	}
 	if absent != "" {
-		absent = s.join(absent)
+		absent = s.cfg.join(absent)
 	}
 	ws := s.watches.AddAll(full, absent)
 	for i, w := range ws {

@@ -3,8 +3,6 @@ package link
 import (
 	"sync"
 	"time"
-
-	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // Seam lets the tests of package session play the server on a conn, frame by frame: on a conn without a socket, on which run does
@@ -61,5 +59,5 @@ func (s Seam) First() *Request { return s.c.pending.head }
 // FailNext fails the first request that waits for its reply, as the conn does when it fails for err.
 func (s Seam) FailNext(err error) { s.c.failCalls(s.c.pending.pop(), err) }
 
-// AtMost is the longest frame that is kept, and how many requests of one call are waited for together.
-const AtMost, Together = wire.MaxFrame, burst
+// Together is how many requests of one call are waited for together.
+const Together = burst

@@ -1,0 +1,81 @@
+package session
+
+import (
+	"context"
+
+	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/wire"
+)
+
+// Result is the outcome of one request of a Batch; it is set when Do returns.
+type Result[T any] struct {
+	Value T     // the server's answer; zero if Err is set, except for a Multi
+	Err   error // why the request failed
+
+	r      *link.Request // nil: refused before any I/O, with Err
+	decode func() (T, error)
+	d      wire.Decoder // used by decode; a field, to save an allocation
+}
+
+type answerable interface {
+	request() *link.Request
+	resolve(s *Session, noReply error) error
+}
+
+func (a *Result[T]) request() *link.Request { return a.r }
+
+// resolve decodes the reply and returns Err, which is noReply if there is no reply.
+func (a *Result[T]) resolve(s *Session, noReply error) error {
+	switch {
+	case a.r == nil:
+	case a.r.Answered():
+		a.Value, a.Err = a.decode()
+	default:
+		a.Err = noReply
+		s.ephemerals.Unanswered(a.r)
+	}
+	return a.Err
+}
+
+func (s *Session) do(ctx context.Context, asks ...answerable) error {
+	requests := make([]*link.Request, 0, len(asks))
+	for _, a := range asks {
+		if r := a.request(); r != nil {
+			requests = append(requests, r)
+		}
+	}
+	noReply := s.run(ctx, requests...) // the error of requests without a reply
+	var first error
+	for _, a := range asks {
+		if err := a.resolve(s, noReply); first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func one[T any](ctx context.Context, s *Session, a *Result[T]) (T, error) {
+	_ = s.do(ctx, a) // a.Err is the same
+	return a.Value, a.Err
+}
+
+func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byte, read func(*wire.Decoder) T) *Result[T] {
+	if err := checkNamed(path); err != nil {
+		return &Result[T]{Err: err}
+	}
+	a := &Result[T]{r: link.NewRequest(op, name, path)}
+	a.r.Frame = body(a.r.Frame)
+	a.decode = func() (v T, err error) {
+		err = a.r.Result(&a.d)
+		s.ephemerals.Answered(a.r, err, nil)
+		if err != nil {
+			return v, err
+		}
+		if v = read(&a.d); a.d.Err != nil {
+			var zero T
+			return zero, a.r.Garbled(a.d.Err)
+		}
+		return v, nil
+	}
+	return a
+}
