@@ -10,19 +10,25 @@ import (
 	"github.com/zklock/locker/internal/session/internal/link"
 )
 
-// run sends requests back to back on one conn, up to two bursts at a time, and waits for all replies. Repeatable requests
-// that lose their reply are sent again on the next conn, with everything that was never sent. If a write's reply is lost,
-// run returns, and that request's error matches ErrUnknownOutcome. An answer that says "try again" counts as no reply, and a
-// throttled request as not sent; the next attempt comes after a pause. It waits for a connection as long as ctx and the session
-// last. If a request is too long, or has no room for its ephemeral znodes, none is sent. Nil: each has a reply, a yes or a
-// no (request.result).
+// run sends requests in order on one conn, up to two bursts at a time, and waits for their
+// replies. It returns nil if each has a reply, which may be a refusal: see link.Request.Result.
+//
+// run waits for a connection as long as ctx and the session last. If the connection breaks, it
+// resends reads, and all that was never sent, on the next one. It does not resend a write whose
+// reply was lost: the error then matches ErrUnknownOutcome.
+//
+// An answer "try again" counts as no reply, and a throttled request as never sent. run pauses
+// before it resends them.
+//
+// If a request is too long, or has no room for its ephemeral znodes, run sends none.
 func (s *Session) run(ctx context.Context, requests ...*link.Request) error {
 	if len(requests) == 0 {
 		return nil
 	}
 	for _, r := range requests {
 		err := s.ephemerals.Reserve(r)
-		if size := len(r.Frame) - 4; size > s.cfg.JuteMaxBuffer { // the servers do not count the length field either
+		// The servers do not count the length field either.
+		if size := len(r.Frame) - 4; size > s.cfg.JuteMaxBuffer {
 			err = failure.TooLarge("request", size, s.cfg.JuteMaxBuffer)
 		}
 		if err != nil {
@@ -32,8 +38,9 @@ func (s *Session) run(ctx context.Context, requests ...*link.Request) error {
 	return s.deliver(ctx, requests)
 }
 
-// Established waits for the session's first connection, as long as ctx and the session last. Nil: ID and Timeout are the
-// ensemble's; the session may be Disconnected again.
+// Established waits for the session's first connection, as long as ctx and the session last. When
+// it returns nil, ID and Timeout are the ensemble's. The session may be Disconnected again by
+// then.
 func (s *Session) Established(ctx context.Context) error {
 	if s.State() == Disconnected {
 		return nil
@@ -42,7 +49,8 @@ func (s *Session) Established(ctx context.Context) error {
 	return err
 }
 
-// await returns the conn that carries requests; it waits for one as long as ctx and the session last.
+// await returns the conn that carries requests. It waits for one as long as ctx and the session
+// last.
 func (s *Session) await(ctx context.Context) (*connection, error) {
 	if err := s.Err(); err != nil && ctx.Err() == nil {
 		return nil, err // it has waited for nothing
@@ -61,7 +69,7 @@ func (s *Session) await(ctx context.Context) (*connection, error) {
 	}
 }
 
-// waitingFor says what a call waits for: a connection, or what if there is one.
+// waitingFor returns what a call waits for, as an error: a connection, or what if there is one.
 func (s *Session) waitingFor(what string) error {
 	s.mu.Lock()
 	connected := s.conn != nil
@@ -72,8 +80,10 @@ func (s *Session) waitingFor(what string) error {
 	return fmt.Errorf("waiting for a connection: %w", s.dialer.Report())
 }
 
+// deliver is run for requests that are ready to be sent. It sends them, sorts out what became of
+// each, and sends again what may be sent again, until each has a reply or one has failed.
 func (s *Session) deliver(ctx context.Context, requests []*link.Request) error {
-	for {
+	for len(requests) > 0 {
 		c, err := s.await(ctx)
 		if err != nil {
 			return requests[0].Unsent(err)
@@ -82,32 +92,19 @@ func (s *Session) deliver(ctx context.Context, requests []*link.Request) error {
 		if err != nil {
 			return err
 		}
-		again := make([]*link.Request, 0, len(requests)-sent)
-		var trouble error // a server's answer that says: try again
-		write := false    // one of again
-		for i, r := range requests[:sent] {
-			fate, busy := r.Fate(requests[i+1:sent], write)
-			if busy != nil {
-				trouble = busy
-			}
-			switch fate {
-			case link.ToRepeat:
-				write = write || !r.Repeatable
-				again = append(again, r)
-			case link.Lost:
-				if trouble != nil {
-					s.rest(ctx, s.nextRest()) // the caller may repeat the write at once, when it has found out what became of it
-				}
-				return r.Failed(s.ended(ctx, r.Err()), true)
-			}
+		resend, failed, trouble := link.SortOut(requests[:sent])
+		// Also if a write has failed: when its caller knows what became of it, it may repeat it
+		// at once.
+		rested := trouble == nil || s.rest(ctx, s.nextRest())
+		if failed != nil {
+			return failed.Failed(s.ended(ctx, failed.Err()), true)
 		}
-		if requests = append(again, requests[sent:]...); len(requests) == 0 {
-			return nil
-		}
-		if trouble != nil && !s.rest(ctx, s.nextRest()) {
+		requests = append(resend, requests[sent:]...)
+		if !rested {
 			return requests[0].Unsent(s.ended(ctx, trouble))
 		}
 	}
+	return nil
 }
 
 // Pauses before a request is sent again to a server that has answered: try again.
@@ -122,7 +119,8 @@ type backoff struct {
 	at time.Time
 }
 
-// nextRest returns the next pause: twice the last one, unless there was no trouble for a while. All calls share it.
+// nextRest returns the next pause, which all calls share. It is twice the last one, or the shortest
+// if there was no trouble for a while.
 func (s *Session) nextRest() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,12 +132,12 @@ func (s *Session) nextRest() time.Duration {
 	return s.backoff.d
 }
 
-// rest waits for d. False: ctx or the session ended first.
+// rest waits for d. It returns false if ctx or the session ends first.
 func (s *Session) rest(ctx context.Context, d time.Duration) bool {
 	return until(ctx, s, time.After(d))
 }
 
-// until waits for ch. False: ctx or the session ended first.
+// until waits for ch. It returns false if ctx or the session ends first.
 func until[T any](ctx context.Context, s *Session, ch <-chan T) bool {
 	select {
 	case <-ch:

@@ -1,7 +1,8 @@
 package link
 
-// requestQueue is a linked list of requests: under its owner's mutex a request that is given up is removed from the middle,
-// and a heartbeat put in front, in constant time. A request is in one queue at a time.
+// requestQueue is a linked list of requests. A request is in one queue at a time. Under the mutex
+// of its owner, a request that is given up is removed from the middle in constant time, and a
+// heartbeat is put in front.
 type requestQueue struct {
 	head, tail *Request
 	n          int // requests
@@ -12,9 +13,10 @@ type requestQueue struct {
 func (q *requestQueue) push(r *Request)      { q.link(q.tail, r, nil) }
 func (q *requestQueue) pushFront(r *Request) { q.link(nil, r, q.head) }
 
-// link puts r between two neighbours; nil: none on that side.
+// link puts r between prev and next. Either is nil if r comes to that end of the queue.
 func (q *requestQueue) link(prev, r, next *Request) {
-	if r.prev, r.next = prev, next; prev != nil {
+	r.prev, r.next = prev, next
+	if prev != nil {
 		prev.next = r
 	} else {
 		q.head = r

@@ -10,7 +10,8 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// Request is one request: encoded once, sent on one conn at a time, answered or failed once on each.
+// Request is one request. It is encoded once, sent on one conn at a time, and answered or failed
+// once on each.
 type Request struct {
 	Op         int32
 	Repeatable bool   // may be sent again when its reply is lost
@@ -18,8 +19,9 @@ type Request struct {
 	Path       string // as the caller named it, for errors
 	Frame      []byte // whole, with room for length and xid
 
-	// hook, when set, runs in the conn's reader, in the order of the wire, before any later frame is read; but not if the answer
-	// says "try again". It must not block, and locks only the watch table's mutex and those inside it (doc.go).
+	// Hook, if set, runs in the conn's reader, in the order of the wire, before any later frame
+	// is read. It does not run if the answer says "try again". It must not block, and may lock
+	// only the watch table's mutex and those inside it (doc.go).
 	Hook func(code int32)
 
 	// Guarded by Conn.mu until done is closed.
@@ -29,9 +31,11 @@ type Request struct {
 	fromDriver bool      // receive returns its reply's header to the driver
 	Urgent     bool      // waits neither for the window nor behind others
 
-	long bool // its reply is expected to be longer than longReply; set before the request is pending
+	// long says that its reply is expected to be longer than longReply. It is set before the
+	// request is pending.
+	long bool
 
-	done   chan struct{} // closed when the fields below are final; nil when no call waits
+	done   chan struct{} // closed when the fields below are final; nil if no call waits
 	Reply  []byte        // behind the header
 	Header wire.ReplyHeader
 	err    error // why no reply came
@@ -41,14 +45,15 @@ type Request struct {
 	prev, next *Request // in a requestQueue
 
 	// See group.go.
-	shares  int                            // how often it may still be sent together with requests of other calls
+	shares  int                            // how often it may still share a request with others
 	gather  func(*Conn, *Request) *Request // if shares > 0: adds those that join it
-	members []*Request                     // the writes that this group carries out, or the lists that this multiRead reads
-	split   splitter                       // if there are members: gives them their parts of the reply
+	members []*Request                     // a group's writes, or a multiRead's lists
+	split   splitter                       // if there are members: splits the reply among them
 
-	Touches []Touch // one for each operation of a create, delete or multi; else nil
+	Touches []Touch // one for each operation of a create, delete or multi
 
-	// Room for its ephemeral znodes: see ephemerals.go. Used by the goroutine that runs the request.
+	// Room for its ephemeral znodes: see package ephemeral. Used by the goroutine that runs the
+	// request.
 	Reserved int // bytes
 
 	room [frameRoom]byte // for a short frame
@@ -59,7 +64,8 @@ const frameRoom = 256
 
 // NewRequest returns a request whose frame still lacks its body.
 func NewRequest(op int32, name, path string) *Request {
-	r := &Request{Op: op, name: name, Path: path, Repeatable: !wire.ThroughLeader(op) || op == wire.OpSync, done: make(chan struct{})}
+	r := &Request{Op: op, name: name, Path: path, done: make(chan struct{})}
+	r.Repeatable = !wire.ThroughLeader(op) || op == wire.OpSync
 	r.Frame = wire.AppendHeader(r.room[:0], op)
 	return r
 }
@@ -82,28 +88,34 @@ func Ping() *Request {
 	return r
 }
 
-// Failed returns err as the error for r. unknown: r may have been carried out.
-func (r *Request) Failed(err error, unknown bool) error {
-	return &failure.OpError{Op: r.name, Path: r.Path, Err: err, Outcome: r.outcome(unknown, failure.NoReply)}
+// Failed returns err as the error of r. mayBeDone says that r, if it is a write, may have been
+// carried out.
+func (r *Request) Failed(err error, mayBeDone bool) error {
+	known := r.known(mayBeDone, failure.NoReply)
+	return &failure.OpError{Op: r.name, Path: r.Path, Err: err, Outcome: known}
 }
 
 // Refused returns the error for code, a server's answer to r or to one of its operations.
 func (r *Request) Refused(path string, code int32) error {
-	return &failure.OpError{Op: r.name, Path: path, Err: failure.Of(code), Outcome: r.outcome(!wire.Definite(code), failure.InDoubt)}
+	known := r.known(!wire.Definite(code), failure.InDoubt)
+	return &failure.OpError{Op: r.name, Path: path, Err: failure.Of(code), Outcome: known}
 }
 
-// outcome is doubt if r may have been carried out, and that matters.
-func (r *Request) outcome(unknown bool, doubt failure.Outcome) failure.Outcome {
-	if unknown && !r.Repeatable {
+// known returns what is known about r, which has failed: doubt, if it is a write and may have been
+// carried out, otherwise NotDone.
+func (r *Request) known(mayBeDone bool, doubt failure.Outcome) failure.Outcome {
+	if mayBeDone && !r.Repeatable {
 		return doubt
 	}
 	return failure.NotDone
 }
 
+// Unsent returns err as the error of r, which was never sent.
 func (r *Request) Unsent(err error) error {
 	return &failure.OpError{Op: r.name, Path: r.Path, Err: err, Outcome: failure.NotSent}
 }
 
+// calls returns the requests whose calls wait for the reply to r.
 func (r *Request) calls() []*Request {
 	if r.members != nil {
 		return r.members
@@ -125,42 +137,13 @@ func (r *Request) fail(err error) {
 	}
 }
 
-// sendAgain has the calls of requests, which had no effect, send them again (deliver), and the reads behind them.
-func sendAgain(requests []*Request, why error) {
+// failForResend fails requests that had no effect. why matches ErrNotSent, so their calls send them
+// again (SortOut), and the reads behind them.
+func failForResend(requests []*Request, why error) {
 	for _, r := range requests {
 		r.shares = max(r.shares-1, 0)
 		r.fail(why)
 	}
-}
-
-// fate says what is to be done about a request that was sent.
-type fate uint8
-
-const (
-	settled  fate = iota // nothing: it has its answer
-	ToRepeat             // it has to be sent again, and is ready for that
-	Lost                 // its outcome is unknown, or its reply unreadable
-)
-
-// Fate waits for the end of r, which has been sent, with behind behind it, on a conn that has answered or failed them all, or will
-// soon. early: a write in front of r is sent again, which r, if it can be repeated, has to see. busy is a server's answer that says: try again.
-func (r *Request) Fate(behind []*Request, early bool) (f fate, busy error) {
-	<-r.done
-	if r.err == nil && wire.TryAgain(r.Header.Code) {
-		busy = failure.Of(r.Header.Code)
-		if r.err = busy; r.Header.Code == wire.CodeThrottled {
-			r.err = fmt.Errorf("%w: %w", failure.ErrNotSent, busy)
-		}
-	}
-	early = early && r.Repeatable
-	switch {
-	case r.err == nil && !early, r.refusedBy(behind):
-		return settled, busy
-	case early, errors.Is(r.err, failure.ErrNotSent), r.Repeatable && r.unreadable == nil: // never sent, or harmless twice
-		r.done, r.err, r.unreadable, r.Reply, r.Sent, r.long = make(chan struct{}), nil, nil, nil, time.Time{}, false
-		return ToRepeat, busy
-	}
-	return Lost, busy
 }
 
 // Err returns why no reply came to r, which has ended.
@@ -169,7 +152,8 @@ func (r *Request) Err() error { return r.err }
 // Detach says that no call waits for r.
 func (r *Request) Detach() { r.done = nil }
 
-// MayBeDone reports whether r, which run has given up, may have been carried out, or may still be.
+// MayBeDone reports whether r, which its call has given up, may have been carried out, or may still
+// be.
 func (r *Request) MayBeDone() bool {
 	if r.finished() {
 		return !errors.Is(r.err, failure.ErrNotSent) && (r.err != nil || r.Header.Code != wire.CodeThrottled)
@@ -182,8 +166,8 @@ func (r *Request) MayBeDone() bool {
 	return !r.Sent.IsZero()
 }
 
-// Answered reports, after run has returned, whether r has its reply; if run gave up waiting, that may still come a moment
-// later.
+// Answered reports, after the call that sent r has ended, whether r has its reply. If the call has
+// given up waiting, the reply may still come a moment later.
 func (r *Request) Answered() bool {
 	return r.finished() && r.err == nil && !wire.TryAgain(r.Header.Code)
 }
@@ -197,7 +181,7 @@ func (r *Request) finished() bool {
 	}
 }
 
-// Garbled gives up the conn, since its reply to r can't be decoded.
+// Garbled gives up the conn that sent a reply to r which can't be decoded, and returns r's error.
 func (r *Request) Garbled(err error) error {
 	err = fmt.Errorf("%w: reply to %s: %w", failure.ErrGarbled, r.name, err)
 	r.conn.Fail(err)
@@ -208,7 +192,8 @@ func (r *Request) Garbled(err error) error {
 func (r *Request) Result(d *wire.Decoder) error {
 	if r.unreadable != nil { // too long; the code says whether a write was done, but not with what result
 		done := r.Header.Code == wire.CodeOK || !wire.Definite(r.Header.Code)
-		return &failure.OpError{Op: r.name, Path: r.Path, Err: r.unreadable, Outcome: r.outcome(done, failure.InDoubt)}
+		known := r.known(done, failure.InDoubt)
+		return &failure.OpError{Op: r.name, Path: r.Path, Err: r.unreadable, Outcome: known}
 	}
 	if r.Header.Code != wire.CodeOK {
 		return r.Refused(r.Path, r.Header.Code)
