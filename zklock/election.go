@@ -227,7 +227,7 @@ type observer struct {
 	yield   func(Leader, error) bool
 	stopped bool // yield has returned false
 
-	pause time.Duration // before the latest look that no event had caused: see queue.NextLook
+	pause time.Duration // before the latest poll: see queue.NextPoll
 
 	node  string // of the leader that was yielded last; "" for none
 	mzxid int64  // of its value; 0 for none; -1: nothing has been yielded
@@ -321,7 +321,7 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 
 // sleep waits until w fires, or until it is time to look without an event.
 func (o *observer) sleep(ctx context.Context, s *session.Session, w *session.Watch) error {
-	pause, fired := queue.NextLook(o.pause, s.Timeout()), make(chan struct{}, 1)
+	pause, fired := queue.NextPoll(o.pause, s.Timeout()), make(chan struct{}, 1)
 	w.Wake(fired)
 	select {
 	case <-fired:

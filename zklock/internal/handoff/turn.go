@@ -239,7 +239,7 @@ func (t *Turn) watch() {
 			w.Close()
 			return
 		}
-		pause = queue.NextLook(pause, t.Session().Timeout())
+		pause = queue.NextPoll(pause, t.Session().Timeout())
 		fired := make(chan struct{}, 1)
 		w.Wake(fired)
 		select {
