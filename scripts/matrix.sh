@@ -17,7 +17,7 @@ if [[ $# == 0 ]]; then
 fi
 
 # Of each suite its name, what go test runs, and what it runs with -brief, if anything.
-suites='session;./internal/session;./internal/session -run RealServer
+suites='session;./internal/session/...;./internal/session/... -run RealServer
 zklock;./zklock/...;./zklock/... -run OnARealServer|OnRealServers|RealServersTell
 zktest, same answers;./zktest -run RealServer|RealOne|RealEnsemble;./zktest -run ScriptsAreAnswered
 hardened ensembles;./tests/hardened;./tests/hardened -run Enforced|Observer

@@ -5,7 +5,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-read -ra packages <<<"${PKG:-./internal/session ./internal/queue ./zklock ./zklock/lockhttp ./cmd/zklock ./zklock/internal/handoff}"
+read -ra patterns <<<"${PKG:-./internal/session/... ./internal/queue ./zklock ./zklock/lockhttp ./cmd/zklock ./zklock/internal/handoff}"
+# The packages that have tests, by their folders.
+packages=$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' "${patterns[@]}" | sed "s|^$PWD/|./|")
+mapfile -t packages <<<"$packages"
 work=$(mktemp -d)
 sleep "${FOR:-10m}" &
 timer=$!

@@ -28,7 +28,7 @@ TestAStoppedRealServerKillsTheGroupInTime'
 
 packages=(./zklock ./internal/session/... ./recipe ./internal/queue ./zklock/... ./zktest/... ./cmd/zklock ./zklockvet ./examples/quickstart
 	./tests/layout ./internal/doctor ./tests/locktest ./internal/text)
-raced=(./zklock ./internal/session ./internal/queue)
+raced=(./zklock ./internal/session/... ./internal/queue)
 
 # go_test runs tests on the in-process server. They wait for much of their time, so more run at once than there are
 # processors.
@@ -73,7 +73,7 @@ simulation() { go test -vet=off -timeout 10m ${TESTFLAGS:-} ./tests/simulation -
 real() {
 	# shellcheck disable=SC2086 # TESTFLAGS are several words
 	ZKTEST_SEEDS=100 go test -vet=off -timeout 10m ${TESTFLAGS:-} -run "^($(tr '\n' '|' <<<"$real" | sed 's/|$//'))\$" \
-		./zklock ./zktest ./internal/session ./cmd/zklock
+		./zklock ./zktest ./internal/session/... ./cmd/zklock
 }
 
 vet_others() {

@@ -7,7 +7,7 @@
 // Not guaranteed: the lease clock assumes that the speeds of clocks differ by at most two per cent and that the process
 // runs. A process that was stopped learns of the end when it runs again: from Alive at once, from Done when a timer has
 // run. The end of a session that another client closes by force is noticed only when the network has reported it.
-// lease.go lists what else is assumed of the servers, with the tests that watch it.
+// internal/lease/lease.go lists what else is assumed of the servers, with the tests that watch it.
 //
 // # Operations
 //
