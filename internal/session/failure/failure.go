@@ -1,4 +1,3 @@
-// Package failure has the errors of a session and its operations. It knows nothing else of a session.
 package failure
 
 import (

@@ -1,4 +1,3 @@
-// Package clock is the time by which leases are measured: it counts the time for which the machine slept.
 package clock
 
 import (

@@ -1,4 +1,3 @@
-// Package dial decides which server is dialled next, and when, and opens the connection.
 package dial
 
 import (

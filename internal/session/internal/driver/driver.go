@@ -1,4 +1,3 @@
-// Package driver is the only user of the connections of the library github.com/go-zookeeper/zk.
 package driver
 
 import (

@@ -1,4 +1,3 @@
-// Package ephemeral counts the room that a session's ephemeral znodes need.
 package ephemeral
 
 import (

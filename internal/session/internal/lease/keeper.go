@@ -1,5 +1,3 @@
-// Package lease computes until when a session certainly exists, and what keeps that certain: a Keeper computes, a Deadline
-// reports the end. Neither does I/O. The rule and its argument are in lease.go.
 package lease
 
 import (

@@ -1,5 +1,3 @@
-// Package link is one network connection of a session: what waits to be written, what waits for its reply, and which reply is
-// whose. It knows neither the session's life nor its lease: its Owner does.
 package link
 
 import (

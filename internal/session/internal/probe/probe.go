@@ -1,4 +1,3 @@
-// Package probe is a short session on a connection of its own, for questions that would harm a client's session.
 package probe
 
 import (

@@ -1,4 +1,3 @@
-// Package watch is the table of a session's watches: which Watch a notification fires, and what a new server has to be asked for.
 package watch
 
 import (

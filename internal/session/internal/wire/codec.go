@@ -1,4 +1,3 @@
-// Package wire is ZooKeeper's protocol: how requests are written and replies are read. Pure functions: no I/O, no clock, no state.
 package wire
 
 import (
