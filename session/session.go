@@ -24,7 +24,8 @@ import (
 // session ends. Reads are repeated when the connection breaks. A write is sent once, but for CreateAll's. Errors:
 //   - the driver's (zk.ErrNoNode, …) when the ensemble refuses;
 //   - zklock.ErrUnknownOutcome: a write's reply was lost, or ctx ended after it was sent, or a server in trouble answered it;
-//   - zklock.ErrNoRoom: there is no room for another ephemeral znode; zklock.ErrTooLarge; zklock.ErrPath. Nothing was sent;
+//   - zklock.ErrSessionFull: there is no room for another ephemeral znode; zklock.ErrTooLarge; zklock.ErrPath. Nothing was
+//     sent;
 //   - ctx's, or why the session is over.
 type Session interface {
 	// Create makes a znode. Its parent must exist.

@@ -67,7 +67,8 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 }
 
 // endLost ends an acquisition that was lost for cause. After a stop of the process, the znode's deletion may be noticed
-// before the clock is read. If the lease is over by then, the session's end deleted the znode: the cause is ErrLeaseOver.
+// before the clock is read. If the lease has expired by then, the session's end deleted the znode: the cause is
+// ErrLeaseExpired.
 func (a *acquisition) endLost(cause error) {
 	if errors.Is(cause, queue.ErrGone) {
 		if cause = a.ticket.Session().Alive(); cause == nil {
@@ -217,13 +218,13 @@ func (a *acquisition) status() (i LockInfo, live bool) {
 
 // join adds a hold for a Lock of l whose context belongs to the acquisition, which covers l's path dir. Nil, nil: the
 // acquisition has ended, or is about to.
-func (a *acquisition) join(caller context.Context, l *lock, dir string, kind string) (*Hold, error) {
+func (a *acquisition) join(caller context.Context, l *lock, dir string, kind LockKind) (*Hold, error) {
 	switch {
 	case !a.live():
 		return nil, nil
 	case !contenderKind(a.info.Kind).Shares(contenderKind(kind)): // a separate lock on the same path could never be acquired
 		return nil, fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, dir, a.info.Kind)
-	case kind == kindMulti && !samePaths(a.paths(), l.dirs):
+	case kind == KindMulti && !samePaths(a.paths(), l.dirs):
 		return nil, fmt.Errorf("%w: %s", ErrDeadlock, dir)
 	case contenderKind(a.info.Kind) != contenderKind(kind):
 		return nil, fmt.Errorf("%w, as a %s", ErrDeadlock, contenderKind(a.info.Kind))
@@ -245,7 +246,7 @@ func (a *acquisition) join(caller context.Context, l *lock, dir string, kind str
 
 // paths returns those that the acquisition covers.
 func (a *acquisition) paths() []string {
-	if a.info.Kind == kindMulti {
+	if a.info.Kind == KindMulti {
 		return a.info.Paths
 	}
 	return []string{a.info.Path}

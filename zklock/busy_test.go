@@ -49,7 +49,7 @@ func TestACallThatDoesNotWaitNamesTheHolder(t *testing.T) {
 				require.ErrorContains(s, err, "held by billing (")
 				var busy *zklock.BusyError
 				require.ErrorAs(s, err, &busy)
-				require.Regexp(s, `^billing \(.*:\d+\)$`, busy.Holder)
+				require.Regexp(s, `^billing \(.*:\d+\)$`, busy.Owner)
 				require.Equal(s, h.Node(), busy.Node)
 				require.Equal(s, 1, busy.Ahead)
 				s.Unlock(h)

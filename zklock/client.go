@@ -17,7 +17,7 @@ import (
 )
 
 // Client is a program's access to its locks. It keeps one ZooKeeper session, and opens the next when that has ended. One Client
-// serves a whole program, unless that has more locks than a session has room for (ErrNoRoom).
+// serves a whole program, unless that has more locks than a session has room for (ErrSessionFull).
 type Client struct {
 	connect string
 	opts    options

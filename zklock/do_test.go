@@ -110,7 +110,7 @@ func kindsOfDo(c *locktest.Client, dirs []string) map[string]func(context.Contex
 		"mutex":   c.Mutex(dirs[0]).Do,
 		"handoff": c.Mutex(dirs[0], zklock.WithLocalHandoff()).Do,
 		"write":   c.RWMutex(dirs[0]).Do,
-		"read":    c.RWMutex(dirs[0]).DoRead,
+		"read":    c.RWMutex(dirs[0]).RDo,
 		"multi":   c.MultiLock(dirs).Do,
 		"semaphore": func(ctx context.Context, fn func(context.Context) error) error {
 			return c.Semaphore(dirs[0], 1).Do(ctx, 1, fn)

@@ -38,7 +38,7 @@ func (e *Election) WithRank(n int) *Election {
 
 // Campaign waits until this candidate leads, with value for others to read. Contract and errors are those of Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, value []byte) (context.Context, *Hold, error) {
-	return e.candidate(value).acquire(ctx, "campaign", LockInfo{Kind: kindElection})
+	return e.candidate(value).acquire(ctx, "campaign", LockInfo{Kind: KindElection})
 }
 
 func (l lock) candidate(value []byte) *lock {
@@ -47,7 +47,7 @@ func (l lock) candidate(value []byte) *lock {
 	case len(value) > maxData:
 		l.err = fmt.Errorf("%w: value of %d bytes: is longer than 64 KB", ErrInvalid, len(value))
 	default:
-		l.data = contender.Mine(l.o.owner, value, kindElection).Encode()
+		l.data = contender.Mine(l.o.owner, value, string(KindElection)).Encode()
 	}
 	return &l
 }
@@ -58,7 +58,7 @@ func (l lock) candidate(value []byte) *lock {
 func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error {
 	c := e.candidate(value)
 	err := c.err
-	if err == nil && (term.a.c != e.c || term.a.info.Kind != kindElection || term.a.info.Path != e.path) {
+	if err == nil && (term.a.c != e.c || term.a.info.Kind != KindElection || term.a.info.Path != e.path) {
 		err = fmt.Errorf("%w: %v is no term of this election", ErrInvalid, term)
 	}
 	if err == nil {

@@ -175,7 +175,7 @@ func TestAnEnsembleSurvivesTheEndOfClientsWhoseSessionsAreFull(t *testing.T) {
 			workers.Go(func() {
 				for {
 					_, _, err := c.Mutex(fmt.Sprintf("/many/%d", paths.Add(1))).Lock(t.Context())
-					if errors.Is(err, zklock.ErrNoRoom) || !assert.NoError(t, err) {
+					if errors.Is(err, zklock.ErrSessionFull) || !assert.NoError(t, err) {
 						return
 					}
 					locks.Add(1)

@@ -22,8 +22,8 @@ var (
 	ErrLost = session.ErrLost
 	// ErrSessionExpired says that the ensemble ended the session.
 	ErrSessionExpired = session.ErrExpired
-	// ErrLeaseOver says that nothing was heard for so long that the ensemble may have ended the session.
-	ErrLeaseOver = session.ErrLeaseOver
+	// ErrLeaseExpired says that nothing was heard for so long that the ensemble may have ended the session.
+	ErrLeaseExpired = session.ErrLeaseExpired
 	// ErrNodeDeleted says that another client deleted the hold's znode, as admin.Evict does, or ended its session by force.
 	ErrNodeDeleted error = failure.Loss("zklock: the lock's znode was deleted by somebody else")
 	// ErrMaxHold says that WithMaxHold's time was over.
@@ -57,9 +57,9 @@ var (
 	// ErrTooLarge says that the request would be longer than the ensemble takes (WithJuteMaxBuffer), or that the list of the
 	// lock's directory is longer than 32 MB.
 	ErrTooLarge = session.ErrTooLarge
-	// ErrNoRoom says that the client's holds and waits fill its session: open another Client. Their znodes' paths may take
+	// ErrSessionFull says that the client's holds and waits fill its session: open another Client. Their znodes' paths may take
 	// 512 KB, some 6,000 locks, or half of WithJuteMaxBuffer if that is less.
-	ErrNoRoom = session.ErrNoRoom
+	ErrSessionFull = session.ErrSessionFull
 	// ErrUnknownOutcome matches the error of a call whose write may have been carried out: of Hold.Multi, Proclaim, Resize,
 	// admin.Evict, a Job and session.Session.
 	ErrUnknownOutcome = session.ErrUnknownOutcome
@@ -92,17 +92,17 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // BusyError is ErrBusy with who is in the way.
 type BusyError struct {
-	Holder string // who is first in line: "owner (host:pid)", another library's text, or its znode's name
-	Node   string // the first one's znode; "" when it has none yet
-	Ahead  int    // how many are in the way, the first one among them
-	why    string
+	Owner string // who is first in line: "owner (host:pid)", another library's text, or its znode's name
+	Node  string // the first one's znode; "" when it has none yet
+	Ahead int    // how many are in the way, the first one among them
+	why   string
 }
 
 func (e *BusyError) Error() string        { return ErrBusy.Error() + ": " + e.why }
 func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 
 func busy(line queue.Line, why string) error {
-	return &BusyError{cmp.Or(line.Who, path.Base(line.Holder)), line.Holder, line.Ahead, why}
+	return &BusyError{cmp.Or(line.Owner, path.Base(line.Node)), line.Node, line.Ahead, why}
 }
 
 // bare returns err's text without the names of this module's packages: Error has one in front.

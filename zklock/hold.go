@@ -170,8 +170,8 @@ func (h *Hold) String() string {
 }
 
 // leaseContext is a context that ends with a session. Its methods look at the lease clock before they answer: after a stop
-// of the process the lease may be over before the timer that ends the session has run. A look that finds the lease over
-// ends the session, and all contexts derived from it, before the answer is given.
+// of the process the lease may have expired before the timer that ends the session has run. A look that finds the lease
+// expired ends the session, and all contexts derived from it, before the answer is given.
 //
 // Package context finds the cancelCtx inside by Value and the identity of Done's channel, and so needs no goroutine for a
 // child. A child made by context.WithCancel asks its parent, and so looks, by its Value only.
@@ -195,7 +195,7 @@ func (c *leaseContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// look costs a reading of the clock, and no mutex, unless it finds the lease over.
+// look costs a reading of the clock, and no mutex, unless it finds the lease expired.
 func (c *leaseContext) look() {
 	_ = c.s.Alive() // its error is the cause of the context's end
 }

@@ -242,7 +242,7 @@ func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 		"nothing heard": {func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) {
 			s.Server.Leader().Down()
 			<-h.Context().Done()
-		}, zklock.ErrLeaseOver, true},
+		}, zklock.ErrLeaseExpired, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
@@ -272,7 +272,7 @@ func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 	}
 }
 
-// After a stop of the process (here: nothing reads the clock until the lease is over) the notification of the deletion by
+// After a stop of the process (here: nothing reads the clock until the lease has expired) the notification of the deletion by
 // the session's end may come first. The cause is the lease all the same.
 func TestAfterTheLeaseTheCauseIsTheLease(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
@@ -280,7 +280,7 @@ func TestAfterTheLeaseTheCauseIsTheLease(t *testing.T) {
 		h := s.Lock(c.Mutex("/l"))
 		askedAt(s, c, h, func() bool {
 			zklock.HeardGone(h)
-			return errors.Is(h.Err(), zklock.ErrLeaseOver)
+			return errors.Is(h.Err(), zklock.ErrLeaseExpired)
 		})
 	})
 }

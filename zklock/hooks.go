@@ -12,14 +12,17 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Kinds of locks, as LockInfo.Kind has them. A MultiLock's and an Election's contenders are a mutex's at the ensemble.
+// LockKind is a kind of lock. At the ensemble a contender of a MultiLock or of an Election is a mutex's.
+type LockKind string
+
+// The kinds of locks.
 const (
-	kindMutex     = "mutex"
-	kindRead      = "read"
-	kindWrite     = "write"
-	kindSemaphore = "semaphore"
-	kindMulti     = "multi"
-	kindElection  = contender.Election
+	KindMutex     LockKind = "mutex"            // a Mutex, or the lock of a Job
+	KindRead      LockKind = "read"             // an RWMutex, for a reader
+	KindWrite     LockKind = "write"            // an RWMutex, for a writer
+	KindSemaphore LockKind = "semaphore"        // a Semaphore
+	KindMulti     LockKind = "multi"            // a MultiLock
+	KindElection  LockKind = contender.Election // an Election: "election"
 )
 
 // Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They are called concurrently. A call
@@ -66,7 +69,7 @@ func both[T any](first, second func(T)) func(T) {
 // LockInfo is a call for a lock, and what has come of it, for Hooks and Status.
 type LockInfo struct {
 	Call    uint64   // unique in this process
-	Kind    string   // "mutex", "read" or "write" (of an RWMutex), "semaphore", "multi", "election"
+	Kind    LockKind // KindMutex, …
 	Path    string   // of a MultiLock all paths, with commas
 	Paths   []string // of a MultiLock
 	Permits int      // of a Semaphore
@@ -75,9 +78,10 @@ type LockInfo struct {
 	// Context has the values of the call's context, its trace among them, and never ends. Nil in Status.
 	Context context.Context
 
-	// For Queued and Status.Waits: how many are in the way, the first one's znode and, after 300 ms, its owner.
-	Ahead       int
-	Holder, Who string
+	// For Queued and Status.Waits.
+	Ahead       int    // how many are in the way
+	HolderNode  string // the first one's znode
+	HolderOwner string // the first one's owner, after 300 ms: "owner (host:pid)", or another library's text
 
 	// For Acquired, Released, Lost and Status.Holds.
 	Token  Token
@@ -102,10 +106,10 @@ var lastCall atomic.Uint64
 func (c *Client) tell(level slog.Level, event string, hook func(LockInfo), i LockInfo) {
 	i.Paths = slices.Clone(i.Paths) // the hook's own
 	if c.log.Enabled(i.Context, level) {
-		attrs := []slog.Attr{slog.Uint64("call", i.Call), slog.String("kind", i.Kind), slog.String("path", i.Path)}
+		attrs := []slog.Attr{slog.Uint64("call", i.Call), slog.String("kind", string(i.Kind)), slog.String("path", i.Path)}
 		for _, a := range []slog.Attr{
 			slog.String("owner", i.Owner), slog.Int("permits", i.Permits), slog.Bool("try", i.Try),
-			slog.Int("ahead", i.Ahead), slog.String("holder", i.Holder), slog.String("who", i.Who),
+			slog.Int("ahead", i.Ahead), slog.String("holder", i.HolderNode), slog.String("who", i.HolderOwner),
 			slog.Int64("token", int64(i.Token)), slog.String("node", i.Node), slog.Uint64("joined", i.Joined),
 			slog.Duration("waited", i.Waited), slog.Duration("held", i.Held), slog.Any("error", i.Err),
 		} {

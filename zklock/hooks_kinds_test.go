@@ -85,7 +85,7 @@ func callsOf(infos []any) (calls []uint64) {
 // journalKind is one kind of lock, with its simplest call.
 type journalKind struct {
 	name  string
-	kind  string
+	kind  zklock.LockKind
 	lock  func(c *zklock.Client) locktest.Acquire
 	other func(c *zklock.Client) locktest.Acquire // makes lock wait
 }
@@ -123,7 +123,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 						require.Equal(t, calls[0], calls[i])
 						lock := info.(zklock.LockInfo)
 						require.Equal(t, k.kind, lock.Kind)
-						require.Equal(t, map[string]int{"semaphore": 2}[k.kind], lock.Permits)
+						require.Equal(t, map[zklock.LockKind]int{zklock.KindSemaphore: 2}[k.kind], lock.Permits)
 						require.Equal(t, "the request's", lock.Context.Value(key{}))
 						require.NoError(t, lock.Context.Err(), "whatever became of the request")
 					}
@@ -147,8 +147,8 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				infos = ta.told(t, "asked", "queued 1", "queued 1", "failed")
 				checkAll(infos)
-				require.Equal(t, theirs.Node(), infos[1].(zklock.LockInfo).Holder)
-				require.NotEmpty(t, infos[2].(zklock.LockInfo).Who)
+				require.Equal(t, theirs.Node(), infos[1].(zklock.LockInfo).HolderNode)
+				require.NotEmpty(t, infos[2].(zklock.LockInfo).HolderOwner)
 				require.Equal(t, 2*time.Second, infos[3].(zklock.LockInfo).Waited)
 
 				// Behind another holder, and then lost.

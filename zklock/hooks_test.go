@@ -152,7 +152,7 @@ func TestHooksAreToldOfTheEndOfASessionAndOfWhatIsMadeAgain(t *testing.T) {
 }
 
 func TestErrorsOfHoldsAreApart(t *testing.T) {
-	ends := []error{zklock.ErrUnlocked, zklock.ErrSessionExpired, zklock.ErrLeaseOver, zklock.ErrNodeDeleted, zklock.ErrMaxHold, zklock.ErrClosed}
+	ends := []error{zklock.ErrUnlocked, zklock.ErrSessionExpired, zklock.ErrLeaseExpired, zklock.ErrNodeDeleted, zklock.ErrMaxHold, zklock.ErrClosed}
 	for i, a := range ends {
 		for j, b := range ends {
 			require.Equal(t, i == j, errors.Is(a, b), "%v, %v", a, b)

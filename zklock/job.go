@@ -177,7 +177,7 @@ func (j *Job) ForgetBefore(ctx context.Context, t time.Time) (n int, err error) 
 
 // do runs the job under the lock, unless the record has the key, or, with d, a run that serves this call.
 func (j *Job) do(ctx context.Context, op, key string, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
-	_, h, err := j.acquire(ctx, "lock", LockInfo{Kind: kindMutex})
+	_, h, err := j.acquire(ctx, "lock", LockInfo{Kind: KindMutex})
 	if err != nil {
 		return JobRun{}, notRunError{err}
 	}

@@ -151,7 +151,7 @@ func play(t *testing.T, rounds int, scene func() scene) {
 		for _, tr := range sc.run(t, min(trialsAtOnce/rounds, trialsAtOnce-len(margins))) {
 			require.False(t, tr.alive, "another client's Lock returned while the holder's context had not ended")
 			require.ErrorIs(t, tr.hold.Err(), zklock.ErrLost)
-			require.ErrorIs(t, tr.hold.Err(), zklock.ErrLeaseOver)
+			require.ErrorIs(t, tr.hold.Err(), zklock.ErrLeaseExpired)
 			tr.mu.Lock()
 			margins, after = append(margins, tr.got.Sub(tr.ended)), append(after, tr.ended.Sub(tr.cut))
 			tr.mu.Unlock()

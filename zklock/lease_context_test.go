@@ -35,7 +35,7 @@ func askedAt(s *locktest.Sim, c *locktest.Client, h *zklock.Hold, ask func() boo
 	frozen.Remove()
 	away.Remove()
 	require.Zero(s, believed.Load(), "of 50 who asked were told that the lock is held")
-	require.ErrorIs(s, h.Err(), zklock.ErrLeaseOver)
+	require.ErrorIs(s, h.Err(), zklock.ErrLeaseExpired)
 }
 
 // childKey is the key of a value, which is a child of the hold's context.
@@ -80,7 +80,7 @@ func TestScenario63_EveryQuestionAboutALostHoldIsAnsweredWithTheLoss(t *testing.
 				use(ctx, h)
 				return nil
 			})
-			require.ErrorIs(s, err, zklock.ErrLeaseOver)
+			require.ErrorIs(s, err, zklock.ErrLeaseExpired)
 		},
 		"Do with local handoff": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
 			_ = c.Mutex("/locks/a", zklock.WithLocalHandoff()).Do(s.Context(), func(ctx context.Context) error {

@@ -34,7 +34,7 @@ func (l lock) localEntrance() (entrance, error) {
 	shared := &handoff.Lock{Key: handoff.Key{Path: l.path, Rest: sha256.Sum256(rest)}, Self: contender.Describe(l.data),
 		Context: l.c.ctx, Go: l.c.spawn, Logger: l.c.log, Unreachable: l.c.unreachable,
 		Acquire: func(ctx context.Context, try bool, c queue.Caller) (*queue.Ticket, error) {
-			return l.obtain(ctx, LockInfo{Kind: kindMutex, Try: try}, c)
+			return l.obtain(ctx, LockInfo{Kind: KindMutex, Try: try}, c)
 		},
 		GiveUp: func(ctx context.Context, t *queue.Ticket) { l.c.giveUp(ctx, t) }}
 	return func(ctx context.Context, w *waiting) (ticket, error) {

@@ -51,18 +51,18 @@ type lock struct {
 type entrance func(context.Context, *waiting) (ticket, error)
 
 // contenderKind returns the kind that the contenders' names tell.
-func contenderKind(kind string) recipe.Kind {
+func contenderKind(kind LockKind) recipe.Kind {
 	switch kind {
-	case kindRead:
+	case KindRead:
 		return recipe.Read
-	case kindWrite:
+	case KindWrite:
 		return recipe.Write
-	case kindSemaphore:
+	case KindSemaphore:
 		return recipe.Permits
-	case kindMutex, kindMulti, kindElection:
+	case KindMutex, KindMulti, KindElection:
 		return recipe.Lock
 	}
-	panic("zklock: not a kind: " + kind)
+	panic("zklock: not a kind: " + string(kind))
 }
 
 // What a lock is, where its options depend on that.
@@ -131,7 +131,7 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 		return caller, nil, l.fail(op, l.c.ended(ctx, aboutToQueue(ctx)))
 	}
 	info.Call, info.Path, info.Owner, info.Context = lastCall.Add(1), l.path, l.o.owner, context.WithoutCancel(ctx)
-	if info.Kind == kindMulti {
+	if info.Kind == KindMulti {
 		info.Paths = l.dirs
 	}
 	if l.o.waitSet && l.o.wait == 0 {
@@ -181,8 +181,8 @@ func (c *Client) tellsWaits(ctx context.Context) bool {
 // reenter returns a further hold if ctx carries one of the same lock and the lock is reentrant. Otherwise waiting would
 // never end: ErrDeadlock, as for a hold of some of a MultiLock's paths, or of others too. Nil, nil: ctx carries none.
 // Permits of a semaphore are added up instead: see queue.Queue.Held.
-func (l *lock) reenter(ctx context.Context, kind string) (*Hold, error) {
-	if kind == kindSemaphore {
+func (l *lock) reenter(ctx context.Context, kind LockKind) (*Hold, error) {
+	if kind == KindSemaphore {
 		return nil, nil
 	}
 	for _, dir := range l.dirs {
@@ -247,7 +247,7 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, caller queue.Caller) (
 			errors.As(err, &aside)
 			queues[0].Since = t.Arrival()
 			continue // at the end of the line
-		case errors.Is(err, ErrNoRoom):
+		case errors.Is(err, ErrSessionFull):
 			return nil, fmt.Errorf("%w: open another Client for more locks", err)
 		case !failure.IsOne(err, ctx.Err(), ErrLost, ErrClosed, queue.ErrGone): // an answer, whatever has ended since
 			return nil, err
@@ -342,7 +342,7 @@ type waiting struct {
 // queued returns the call with its place in line.
 func (w *waiting) queued() LockInfo {
 	i := w.info
-	i.Ahead, i.Holder, i.Who = w.line.Ahead, w.line.Holder, w.line.Who
+	i.Ahead, i.HolderNode, i.HolderOwner = w.line.Ahead, w.line.Node, w.line.Owner
 	return i
 }
 
@@ -402,7 +402,7 @@ func (l *lock) explain(ctx context.Context, err error) error {
 		return busy(line.Line, err.Error())
 	}
 	var found error = line
-	if l.c.use.holding(l.dirs, line.Holder) {
+	if l.c.use.holding(l.dirs, line.Node) {
 		found, err = fmt.Errorf("%w (this process)", line), fmt.Errorf("%w (this process)", err)
 	}
 	if errors.Is(context.Cause(ctx), errWaited) {

@@ -31,7 +31,7 @@ func TestTheContextThatLockGivesEndsWithTheHoldAndWithItsCaller(t *testing.T) {
 		"the servers are away": {func(s *locktest.Sim, _ *zklock.Hold, _ context.CancelCauseFunc) {
 			s.Server.Leader().Down()
 			time.Sleep(time.Minute)
-		}, zklock.ErrLeaseOver, context.Canceled},
+		}, zklock.ErrLeaseExpired, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
@@ -185,6 +185,94 @@ func TestTryDoTellsWhetherTheFunctionWasCalled(t *testing.T) {
 		require.False(s, ran)
 		require.ErrorIs(s, err, zklock.ErrPath)
 		require.ErrorIs(s, err, zklock.ErrNotRun)
+	})
+}
+
+type tryDo func(context.Context, func(context.Context) error) (ran bool, err error)
+
+// kindsOfTryDo are the calls that run a function under a lock if they need not wait.
+func kindsOfTryDo(c *locktest.Client, dirs []string) map[string]tryDo {
+	return map[string]tryDo{
+		"mutex":   c.Mutex(dirs[0]).TryDo,
+		"handoff": c.Mutex(dirs[0], zklock.WithLocalHandoff()).TryDo,
+		"write":   c.RWMutex(dirs[0]).TryDo,
+		"read":    c.RWMutex(dirs[0]).TryRDo,
+		"multi":   c.MultiLock(dirs).TryDo,
+		"semaphore": func(ctx context.Context, fn func(context.Context) error) (bool, error) {
+			return c.Semaphore(dirs[0], 1).TryDo(ctx, 1, fn)
+		},
+	}
+}
+
+func TestTryDoOfEachKindCallsTheFunctionIfTheLockIsFree(t *testing.T) {
+	for kind := range kindsOfTryDo(&locktest.Client{Client: &zklock.Client{}}, []string{"/m/a", "/m/b"}) {
+		t.Run(kind, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				own, dirs := errors.New("the work's own"), dirs(s, 2)
+				try, others := kindsOfTryDo(s.Client(), dirs)[kind], kindsOfTryDo(s.Client(), dirs)
+				other := others[kind]
+				if kind == "read" {
+					other = others["write"]
+				}
+				ran, err := try(s.Context(), func(ctx context.Context) error {
+					ran, err := other(s.Context(), neverRun)
+					require.False(s, ran)
+					require.NoError(s, err, "busy is no error")
+					if kind == "read" {
+						ran, err = others["read"](s.Context(), func(context.Context) error { return nil })
+						require.True(s, ran, "readers share the lock")
+						require.NoError(s, err)
+					}
+					hold, _ := zklock.HoldFrom(ctx, dirs[0])
+					require.NoError(s, hold.Check(ctx))
+					return own
+				})
+				require.True(s, ran)
+				require.Equal(s, own, err)
+
+				ran, err = other(s.Context(), func(context.Context) error {
+					ran, err := try(s.Context(), neverRun)
+					require.False(s, ran)
+					return err
+				})
+				require.True(s, ran)
+				require.NoError(s, err)
+
+				ran, err = try(s.Context(), func(ctx context.Context) error {
+					hold, _ := zklock.HoldFrom(ctx, dirs[0])
+					return s.Server.Delete(hold.Node())
+				})
+				require.True(s, ran)
+				require.ErrorIs(s, err, zklock.ErrLost)
+
+				over, end := context.WithCancel(s.Context())
+				end()
+				ran, err = try(over, neverRun)
+				require.False(s, ran)
+				require.ErrorIs(s, err, zklock.ErrNotRun)
+				require.ErrorIs(s, err, context.Canceled)
+			})
+		})
+	}
+}
+
+func TestTryDoOfASemaphoreTakesAllItsPermitsOrNone(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		mine, other := s.Client().Semaphore("/s", 3), s.Client().Semaphore("/s", 3)
+		ran, err := mine.TryDo(s.Context(), 2, func(context.Context) error {
+			ran, err := other.TryDo(s.Context(), 2, neverRun)
+			require.False(s, ran)
+			require.NoError(s, err)
+			ran, err = other.TryDo(s.Context(), 1, func(context.Context) error { return nil })
+			require.True(s, ran)
+			return err
+		})
+		require.True(s, ran)
+		require.NoError(s, err)
+		ran, err = mine.TryDo(s.Context(), 4, neverRun)
+		require.False(s, ran)
+		require.ErrorIs(s, err, zklock.ErrNotRun)
+		require.ErrorIs(s, err, zklock.ErrInvalid)
 	})
 }
 

@@ -35,13 +35,13 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 //   - ErrDeadlock, ErrConflict: the caller holds this lock, or something else uses the path.
 //   - ErrClosed, ErrPath, ErrInvalid, ErrAuth, or the driver's (zk.ErrNoAuth, …) when the ensemble refuses a step.
 func (m *Mutex) Lock(ctx context.Context) (context.Context, *Hold, error) {
-	return m.acquire(ctx, "lock", LockInfo{Kind: kindMutex})
+	return m.acquire(ctx, "lock", LockInfo{Kind: KindMutex})
 }
 
 // TryLock is Lock if no other contender holds the lock or waits for it, and ErrBusy otherwise, which costs reads only. It
 // waits for a connection, and for 0.3 s at most for the holder's name, never for another contender.
 func (m *Mutex) TryLock(ctx context.Context) (context.Context, *Hold, error) {
-	return m.acquire(ctx, "try lock", LockInfo{Kind: kindMutex, Try: true})
+	return m.acquire(ctx, "try lock", LockInfo{Kind: KindMutex, Try: true})
 }
 
 // Do calls fn while it holds the lock. fn's context ends with ctx and with the hold, whichever is first. The lock is released
@@ -56,17 +56,13 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) erro
 	return do(ctx, m.Lock, fn)
 }
 
-// TryDo is Do if no other contender holds the lock or waits for it. Otherwise fn is not called and ran is false; err is
-// TryLock's, with nil for ErrBusy.
+// TryDo calls fn while it holds the lock, if no other contender holds the lock or waits. It returns whether fn was called.
+//
+// If fn was called, err is that of Do. If not:
+//   - nil: another contender holds the lock or waits.
+//   - ErrNotRun: TryLock failed for another reason. The rest of the error is TryLock's.
 func (m *Mutex) TryDo(ctx context.Context, fn func(ctx context.Context) error) (ran bool, err error) {
-	err = do(ctx, m.TryLock, fn)
-	switch {
-	case !errors.Is(err, ErrNotRun):
-		return true, err
-	case errors.Is(err, ErrBusy):
-		return false, nil
-	}
-	return false, err
+	return tryDo(ctx, m.TryLock, fn)
 }
 
 // MultiLock is several mutexes that are held together: all or none. One transaction takes all places, so there is no deadlock, in
@@ -90,17 +86,23 @@ func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 // of the paths. Contract and errors are those of Mutex.Lock. With the context of a hold of one of the paths it returns
 // ErrDeadlock. WithReentrancy changes that only if the hold has exactly these paths.
 func (m *MultiLock) Lock(ctx context.Context) (context.Context, *Hold, error) {
-	return m.acquire(ctx, "lock", LockInfo{Kind: kindMulti})
+	return m.acquire(ctx, "lock", LockInfo{Kind: KindMulti})
 }
 
 // TryLock takes all or none: ErrBusy, without a write, when one of the lines is not empty. See Mutex.TryLock.
 func (m *MultiLock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
-	return m.acquire(ctx, "try lock", LockInfo{Kind: kindMulti, Try: true})
+	return m.acquire(ctx, "try lock", LockInfo{Kind: KindMulti, Try: true})
 }
 
 // Do calls fn while it holds all: see Mutex.Do.
 func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return do(ctx, m.Lock, fn)
+}
+
+// TryDo calls fn while it holds all, if none of the lines has another contender. It returns whether fn was called: see
+// Mutex.TryDo.
+func (m *MultiLock) TryDo(ctx context.Context, fn func(ctx context.Context) error) (ran bool, err error) {
+	return tryDo(ctx, m.TryLock, fn)
 }
 
 func samePaths(a, b []string) bool {
@@ -114,6 +116,19 @@ func do(ctx context.Context, lock func(context.Context) (context.Context, *Hold,
 		return notRunError{err}
 	}
 	return h.do(ctx, fn)
+}
+
+// tryDo is do with a call that does not wait. ran reports whether fn was called; that the lock is busy is no error.
+func tryDo(ctx context.Context, try func(context.Context) (context.Context, *Hold, error),
+	fn func(context.Context) error) (ran bool, err error) {
+	err = do(ctx, try, fn)
+	switch {
+	case !errors.Is(err, ErrNotRun):
+		return true, err
+	case errors.Is(err, ErrBusy):
+		return false, nil
+	}
+	return false, err
 }
 
 func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {

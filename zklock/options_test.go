@@ -152,7 +152,7 @@ func TestAnOwnerThatIsNotPrintableIsEscapedInEveryText(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var said []string
 		a := locktest.Dial(t, srv)
-		b := locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{Queued: func(q zklock.LockInfo) { said = append(said, q.Who) }}))
+		b := locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{Queued: func(q zklock.LockInfo) { said = append(said, q.HolderOwner) }}))
 		h := locktest.Lock(t, a.Mutex("/l", zklock.WithOwner(owner)))
 		_, _, err := b.Mutex("/l", zklock.WithMaxWait(2*time.Second)).Lock(locktest.Soon(t))
 		require.ErrorContains(t, err, "2nd in line behind "+shown)

@@ -27,11 +27,11 @@ func TestAClientWhoseSessionIsFullRefusesLocksUntilThereIsRoom(t *testing.T) {
 		}
 		began := time.Now()
 		_, _, err := c.Mutex(long).Lock(s.Context())
-		require.ErrorIs(s, err, zklock.ErrNoRoom)
+		require.ErrorIs(s, err, zklock.ErrSessionFull)
 		require.ErrorContains(s, err, "open another Client for more locks")
 		require.ErrorContains(s, err, "of 16384 are used")
 		_, _, err = c.MultiLock([]string{"/a", long, "/b"}).Lock(s.Context())
-		require.ErrorIs(s, err, zklock.ErrNoRoom)
+		require.ErrorIs(s, err, zklock.ErrSessionFull)
 		require.Zero(s, time.Since(began), "nothing is waited for")
 		require.NoError(s, holds[0].Check(s.Context()), "the holds stay")
 

@@ -81,7 +81,7 @@ func TestScenario17_TheHoldersContextEndsBeforeTheLockGoesToTheNext(t *testing.T
 					began := time.Now()
 					after := next.Get(s)
 					loss := <-lost
-					require.ErrorIs(s, loss.Cause, zklock.ErrLeaseOver)
+					require.ErrorIs(s, loss.Cause, zklock.ErrLeaseExpired)
 					require.ErrorIs(s, h.Err(), zklock.ErrLost)
 					require.True(s, loss.At.Before(next.At), "lost %v after the next began", loss.At.Sub(next.At))
 					stoppedInTime(s, promised, loss, next.At, session.DefaultTimeout, 2*time.Second)
@@ -115,7 +115,7 @@ func TestScenario18_AHolderThatHearsNothingGoesByItsLeaseClock(t *testing.T) {
 					s.Server.Inject(fault.Freeze().Session(a.SessionID()))
 					cut := time.Now()
 					loss := <-lost
-					require.Equal(s, zklock.ErrLeaseOver, loss.Cause)
+					require.Equal(s, zklock.ErrLeaseExpired, loss.Cause)
 					require.LessOrEqual(s, loss.At.Sub(cut), timeout)
 					require.False(s, next.Over(), "the ensemble has not expired the session yet")
 					next.Get(s)
@@ -164,7 +164,7 @@ func TestScenario80_ALeaseAllowsForTheServersTickWithoutAnOption(t *testing.T) {
 					refused := s.Server.Inject(fault.Refuse())
 					s.Server.Inject(fault.Freeze().Session(a.SessionID()))
 					loss := <-lost
-					require.Equal(s, zklock.ErrLeaseOver, loss.Cause)
+					require.Equal(s, zklock.ErrLeaseExpired, loss.Cause)
 					require.Greater(s, loss.At.Sub(cut), lasts.least)
 					require.Less(s, loss.At.Sub(cut), lasts.most)
 					refused.Remove()

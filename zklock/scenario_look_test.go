@@ -167,7 +167,7 @@ func TestQueueKeepsNoMoreDataThanThereIsRoomFor(t *testing.T) {
 		}
 		require.LessOrEqual(s, kept, 16<<20)
 		require.Greater(s, kept, 15<<20)
-		page, err := admin.ReadLine(ctx, c, dir, contenders-3, 10)
+		page, err := admin.ReadQueue(ctx, c, dir, contenders-3, 10)
 		require.NoError(s, err)
 		require.Len(s, page.Contenders, 3)
 		require.Len(s, page.Contenders[2].Data, 200_000, "a page has room for it")
@@ -206,7 +206,7 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 		require.False(s, line[1].Holds)
 		s.Logf("the queue of %d: %v of a line of %d bytes/s", contenders, time.Since(began), 300*contenders)
 
-		page, err := admin.ReadLine(ctx, c, dir, contenders-1000, 2)
+		page, err := admin.ReadQueue(ctx, c, dir, contenders-1000, 2)
 		require.NoError(s, err)
 		require.Equal(s, 1, page.Holding)
 		require.Equal(s, contenders-1, page.Waiting)

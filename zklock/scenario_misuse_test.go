@@ -275,10 +275,12 @@ func TestANilFunctionPanicsBeforeAnythingIsTaken(t *testing.T) {
 	srv := zktest.Run(t)
 	c, ctx := locktest.Dial(t, srv), context.Background()
 	for name, call := range map[string]func(){
-		"Do":           func() { _ = c.Mutex("/l").Do(ctx, nil) },
-		"semaphore Do": func() { _ = c.Semaphore("/l", 1).Do(ctx, 1, nil) },
-		"Job.Once":     func() { _, _ = c.Job("/l").Once(ctx, "key", nil) },
-		"Run":          func() { _ = c.Election("/l").Run(ctx, nil, nil) },
+		"Do":              func() { _ = c.Mutex("/l").Do(ctx, nil) },
+		"TryDo":           func() { _, _ = c.Mutex("/l").TryDo(ctx, nil) },
+		"semaphore Do":    func() { _ = c.Semaphore("/l", 1).Do(ctx, 1, nil) },
+		"semaphore TryDo": func() { _, _ = c.Semaphore("/l", 1).TryDo(ctx, 1, nil) },
+		"Job.Once":        func() { _, _ = c.Job("/l").Once(ctx, "key", nil) },
+		"Run":             func() { _ = c.Election("/l").Run(ctx, nil, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.PanicsWithValue(t, "zklock: nil function", call)

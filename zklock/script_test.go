@@ -523,12 +523,12 @@ var namedErrors = []struct {
 	err  error
 }{
 	{"ErrBusy", zklock.ErrBusy}, {"ErrUnlocked", zklock.ErrUnlocked}, {"ErrLost", zklock.ErrLost},
-	{"ErrSessionExpired", zklock.ErrSessionExpired}, {"ErrLeaseOver", zklock.ErrLeaseOver},
+	{"ErrSessionExpired", zklock.ErrSessionExpired}, {"ErrLeaseExpired", zklock.ErrLeaseExpired},
 	{"ErrNodeDeleted", zklock.ErrNodeDeleted}, {"ErrMaxHold", zklock.ErrMaxHold},
 	{"ErrUnreachable", zklock.ErrUnreachable}, {"ErrAuth", zklock.ErrAuth}, {"ErrDeadlock", zklock.ErrDeadlock},
 	{"ErrNoLeader", zklock.ErrNoLeader}, {"ErrClosed", zklock.ErrClosed}, {"ErrPath", zklock.ErrPath},
 	{"ErrConflict", zklock.ErrConflict}, {"ErrInvalid", zklock.ErrInvalid}, {"ErrTooLarge", zklock.ErrTooLarge},
-	{"ErrNoRoom", zklock.ErrNoRoom}, {"ErrUnknownOutcome", zklock.ErrUnknownOutcome},
+	{"ErrSessionFull", zklock.ErrSessionFull}, {"ErrUnknownOutcome", zklock.ErrUnknownOutcome},
 	{"ErrNoAuth", zk.ErrNoAuth},
 	{"ErrNotRun", zklock.ErrNotRun}, {"ErrNotRecorded", zklock.ErrNotRecorded},
 	{"Canceled", context.Canceled}, {"DeadlineExceeded", context.DeadlineExceeded},

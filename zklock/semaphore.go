@@ -38,18 +38,24 @@ func checkSize(size int) error {
 // ErrInvalid when n < 1 or n is greater than the size, ErrDeadlock when ctx comes from holds of this semaphore whose permits, with
 // n, are more than its size. Deadlock between callers is not detected.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (context.Context, *Hold, error) {
-	return s.acquire(ctx, "acquire", LockInfo{Kind: kindSemaphore, Permits: n})
+	return s.acquire(ctx, "acquire", LockInfo{Kind: KindSemaphore, Permits: n})
 }
 
 // TryAcquire returns the hold of n permits if they are free and no contender waits; else ErrBusy, which costs only reads.
 // See Mutex.TryLock.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (context.Context, *Hold, error) {
-	return s.acquire(ctx, "try acquire", LockInfo{Kind: kindSemaphore, Permits: n, Try: true})
+	return s.acquire(ctx, "try acquire", LockInfo{Kind: KindSemaphore, Permits: n, Try: true})
 }
 
 // Do calls fn while it holds n permits: see Mutex.Do.
 func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
 	return do(ctx, func(ctx context.Context) (context.Context, *Hold, error) { return s.Acquire(ctx, n) }, fn)
+}
+
+// TryDo calls fn while it holds n permits, if they are free and no contender waits. It returns whether fn was called: see
+// Mutex.TryDo.
+func (s *Semaphore) TryDo(ctx context.Context, n int, fn func(ctx context.Context) error) (ran bool, err error) {
+	return tryDo(ctx, func(ctx context.Context) (context.Context, *Hold, error) { return s.TryAcquire(ctx, n) }, fn)
 }
 
 // Resize changes the size at the ensemble, for all clients. After a decrease, holders finish, and the first waiter gets
@@ -63,7 +69,7 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 		return l.fail("resize", err)
 	}
 	return l.withSession(ctx, "resize", func(z *session.Session) error {
-		return l.size.Resize(ctx, z, l.queues(ctx, LockInfo{Kind: kindSemaphore})[0], size)
+		return l.size.Resize(ctx, z, l.queues(ctx, LockInfo{Kind: KindSemaphore})[0], size)
 	})
 }
 
@@ -72,7 +78,7 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 func (s *Semaphore) Size(ctx context.Context) (size, free int, err error) {
 	l := &s.lock
 	err = l.withSession(ctx, "size", func(z *session.Session) (err error) {
-		size, free, err = l.size.Free(ctx, z, l.queues(ctx, LockInfo{Kind: kindSemaphore})[0])
+		size, free, err = l.size.Free(ctx, z, l.queues(ctx, LockInfo{Kind: KindSemaphore})[0])
 		return err
 	})
 	return size, free, err

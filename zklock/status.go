@@ -25,7 +25,7 @@ type SessionStatus struct {
 	Timeout        time.Duration // that the ensemble granted; before it has, the one that is asked for
 	TickTime       time.Duration // that leases allow for: found out, or WithTickTime's; 0 before a server has answered
 	SafeUntil      time.Time     // until then the ensemble can't have ended the session by itself; past while nothing is held
-	EphemeralBytes int           // that the paths of its ephemeral znodes take: see ErrNoRoom
+	EphemeralBytes int           // that the paths of its ephemeral znodes take: see ErrSessionFull
 	Err            error         // why the session is Over
 }
 

@@ -42,7 +42,7 @@ func TestStatusShowsTheSession(t *testing.T) {
 		require.Empty(t, st.Session.Server)
 		require.Len(t, st.Holds, 1, "in doubt, and still ours")
 		require.Equal(t, h.SafeUntil(), st.Holds[0].SafeUntil)
-		require.ErrorIs(t, locktest.End(h), zklock.ErrLeaseOver)
+		require.ErrorIs(t, locktest.End(h), zklock.ErrLeaseExpired)
 		synctest.Wait()
 		require.Empty(t, c.Status().Holds)
 
@@ -83,15 +83,15 @@ func TestStatusShowsHoldsAndWaitsOfEveryKind(t *testing.T) {
 				require.Nil(t, w.Context)
 				require.True(t, asked.Equal(w.Since))
 				require.Equal(t, 1, w.Ahead)
-				require.Equal(t, theirs.Node(), w.Holder)
-				require.Contains(t, w.Who, ":", "host and process")
+				require.Equal(t, theirs.Node(), w.HolderNode)
+				require.Contains(t, w.HolderOwner, ":", "host and process")
 
 				require.NoError(t, theirs.Unlock())
 				h, held := <-got
 				require.True(t, held)
 				st = c.Status()
 				require.Empty(t, st.Waits)
-				w.Ahead, w.Holder, w.Who = 0, "", ""
+				w.Ahead, w.HolderNode, w.HolderOwner = 0, "", ""
 				w.Node, w.Token, w.Since, w.SafeUntil, w.Count = h.Node(), h.Token(), time.Now(), h.SafeUntil(), 1
 				require.Equal(t, []zklock.LockInfo{w}, st.Holds)
 				require.NoError(t, h.Unlock())
@@ -132,12 +132,12 @@ func TestStatusDropsWhatIsLostOrInVain(t *testing.T) {
 		time.Sleep(time.Minute)
 		w := c.Status().Waits[0]
 		require.Zero(t, w.Ahead)
-		require.Empty(t, w.Holder+w.Who)
+		require.Empty(t, w.HolderNode+w.HolderOwner)
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)
 		require.Empty(t, c.Status().Waits)
 		srv.Leader().Up()
-		require.ErrorIs(t, theirs.Unlock(), zklock.ErrLeaseOver)
+		require.ErrorIs(t, theirs.Unlock(), zklock.ErrLeaseExpired)
 	})
 }
 

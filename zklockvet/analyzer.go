@@ -24,7 +24,7 @@ var analyzer = &analysis.Analyzer{
 }
 
 var (
-	guards   = []string{"Do", "TryDo", "DoRead", "Once", "Every"} // call a function under a lock
+	guards   = []string{"Do", "TryDo", "RDo", "TryRDo", "Once", "Every"} // call a function under a lock
 	acquires = []string{"Lock", "TryLock", "RLock", "TryRLock", "Acquire", "TryAcquire", "Campaign"}
 	variants = []string{"WithRank", "AtMostOnce"} // return another description
 )

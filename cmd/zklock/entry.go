@@ -15,7 +15,7 @@ type lockEntry struct{ queuejson.Queue }
 
 // readEntry reads a part of a lock's queue.
 func readEntry(ctx context.Context, c *zklock.Client, path string, from, rows int) (lockEntry, error) {
-	page, err := admin.ReadLine(ctx, c, path, from, rows)
+	page, err := admin.ReadQueue(ctx, c, path, from, rows)
 	return lockEntry{queuejson.New(page)}, err
 }
 

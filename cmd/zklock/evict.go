@@ -90,7 +90,7 @@ func (a *app) ask(ctx context.Context, c *zklock.Client, path string, token int6
 func inLineWith(ctx context.Context, c *zklock.Client, path string, token int64) (queuejson.Member, error) {
 	const rows = 100
 	for from := 0; ; from += rows {
-		page, err := admin.ReadLine(ctx, c, path, from, rows)
+		page, err := admin.ReadQueue(ctx, c, path, from, rows)
 		if err != nil {
 			return queuejson.Member{}, err
 		}

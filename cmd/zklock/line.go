@@ -52,7 +52,7 @@ func (l *line) hooks() zklock.Hooks {
 	if !l.shown {
 		return zklock.Hooks{}
 	}
-	return zklock.Hooks{Queued: func(q zklock.LockInfo) { l.set(q.Ahead, q.Holder, q.Who) }}
+	return zklock.Hooks{Queued: func(q zklock.LockInfo) { l.set(q.Ahead, q.HolderNode, q.HolderOwner) }}
 }
 
 // set records a place in line, and shows it.

@@ -138,7 +138,7 @@ type walk struct {
 func findLocks(ctx context.Context, c *zklock.Client, root string, limits walkLimits, rows int) (w walk, err error) {
 	found, err := admin.Locks(ctx, c, root, admin.Search{Znodes: limits.znodes, Depth: limits.depth, Rows: rows})
 	w.locks = []lockEntry{}
-	w.looked, w.hidden, w.cut = found.Looked, found.Hidden, found.Cut
+	w.looked, w.hidden, w.cut = found.Looked, found.Hidden, found.Truncated
 	for _, page := range found.Locks {
 		w.locks = append(w.locks, lockEntry{queuejson.New(page)})
 	}

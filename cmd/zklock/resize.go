@@ -38,7 +38,7 @@ holders finish. The --of of other commands does not count. A path without permit
 func (a *app) resize(ctx context.Context, c *zklock.Client, path string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
 	defer cancel()
-	if _, err := admin.ReadLine(ctx, c, path, 0, 0); err != nil { // returns the error of an invalid path
+	if _, err := admin.ReadQueue(ctx, c, path, 0, 0); err != nil { // returns the error of an invalid path
 		return err
 	}
 	s, err := unsealed.Session(ctx, c)

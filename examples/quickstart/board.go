@@ -54,7 +54,7 @@ func (w *worker) owner(i zklock.LockInfo) string {
 	if err != nil {
 		return "another client"
 	}
-	data, _, err := s.Get(ctx, i.Holder)
+	data, _, err := s.Get(ctx, i.HolderNode)
 	var id struct{ Owner string }
 	if err != nil || json.Unmarshal(data, &id) != nil || id.Owner == "" {
 		return "a client that is just leaving"

@@ -114,7 +114,7 @@ func TestTheTestingPagesTestsPass(t *testing.T) {
 	files := map[string]string{
 		"expired_test.go": packages + ")\n\n" + test,
 		"cut_test.go": packages + "\t\"github.com/zklock/locker/zktest/fault\"\n)\n\n" +
-			strings.NewReplacer("AnExpiredSession", "ACutNetwork", expire, cut, expired, "zklock.ErrLeaseOver").Replace(test),
+			strings.NewReplacer("AnExpiredSession", "ACutNetwork", expire, cut, expired, "zklock.ErrLeaseExpired").Replace(test),
 		"service_test.go": "package report_test\n\n" + block(t, page, "import ("),
 		"serve_test.go":   service,
 	}

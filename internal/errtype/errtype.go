@@ -30,7 +30,7 @@ var classes = []struct {
 	{zklock.ErrMaxHold, "max_hold"},
 	{zklock.ErrNodeDeleted, "node_deleted"},
 	{zklock.ErrSessionExpired, "session_expired"},
-	{zklock.ErrLeaseOver, "lease_over"},
+	{zklock.ErrLeaseExpired, "lease_expired"},
 	{queue.ErrGone, "node_deleted"},
 	{zklock.ErrDeadlock, "deadlock"},
 	{zklock.ErrConflict, "conflict"},
@@ -45,7 +45,7 @@ var classes = []struct {
 }
 
 // Losses are the classes of a hold's loss. Their counters begin with 0: an increase from nothing would be none.
-var Losses = []string{"max_hold", "node_deleted", "session_expired", "lease_over", "auth"}
+var Losses = []string{"max_hold", "node_deleted", "session_expired", "lease_expired", "auth"}
 
 // Of returns an error's class.
 func Of(err error) string {

@@ -103,7 +103,7 @@ func TestALeftoverOfAnotherKindIsIgnored(t *testing.T) {
 func TestTheEndOfAWaitIsFoundInItsError(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("own reason"))
-	err := fmt.Errorf("lock: %w", failure.Ended(ctx, nil, queue.LineError{Line: queue.Line{Ahead: 2, Who: "host:7"}}))
+	err := fmt.Errorf("lock: %w", failure.Ended(ctx, nil, queue.LineError{Line: queue.Line{Ahead: 2, Owner: "host:7"}}))
 	require.ErrorIs(t, err, context.Canceled)
 	var line queue.LineError
 	require.ErrorAs(t, err, &line)
@@ -115,9 +115,9 @@ func TestTheEndOfAWaitIsFoundInItsError(t *testing.T) {
 func TestNamesThatOthersGaveAreCutAndEscapedInErrors(t *testing.T) {
 	name := "\u202eevil\u2028\u009b" + strings.Repeat("x", 1<<20)
 	for _, msg := range []string{
-		queue.Line{Ahead: 1, Holder: "/locks/a/" + name}.String(),
-		queue.Line{Ahead: 1, Who: name}.String(),
-		queue.LineError{Line: queue.Line{Ahead: 3, Holder: "/locks/a/" + name}}.Error(),
+		queue.Line{Ahead: 1, Node: "/locks/a/" + name}.String(),
+		queue.Line{Ahead: 1, Owner: name}.String(),
+		queue.LineError{Line: queue.Line{Ahead: 3, Node: "/locks/a/" + name}}.Error(),
 		(&session.OpError{Op: "delete", Path: "/locks/a/" + name, Err: session.ErrConnection}).Error(),
 	} {
 		require.Contains(t, msg, `\u202eevil\u2028\u009bxxx`)

@@ -49,7 +49,7 @@ const (
 )
 
 // New returns a page in its JSON form.
-func New(p admin.Line) Queue {
+func New(p admin.QueuePage) Queue {
 	q := Queue{Path: cut(p.Path, maxPath), Kind: string(p.Kind), Holding: p.Holding, Waiting: p.Waiting, Line: []Member{}, Permits: p.Permits}
 	for i, k := range p.Contenders {
 		q.Line = append(q.Line, NewMember(p.From+i+1, k))

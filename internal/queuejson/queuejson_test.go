@@ -15,7 +15,7 @@ import (
 // Scenario 50: foreign texts are cut, and their control characters are escaped, so that JSON decodes them unchanged.
 func TestTextOfOtherProgramsIsTruncatedAndEscaped(t *testing.T) {
 	owner := "a\u202eb\u2028c\u009bd\x1b[2Je\x7ff\U000e0001g<&>世"
-	q := queuejson.New(admin.Line{Path: "/l", Kind: "mutex", Holding: 1, From: 7, Contenders: []admin.Contender{
+	q := queuejson.New(admin.QueuePage{Path: "/l", Kind: "mutex", Holding: 1, From: 7, Contenders: []admin.Contender{
 		{Node: "/l/" + strings.Repeat("ä", 1<<20), Owner: owner, Host: strings.Repeat("h", 1<<20) + "\xff", Size: 5},
 	}})
 	for _, indent := range []string{"", "  "} {

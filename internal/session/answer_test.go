@@ -93,13 +93,13 @@ func TestAPathWhoseReplyIsLostAsTheSessionEndsTellsOfBoth(t *testing.T) {
 	}
 }
 
-// A call waits for a connection until the lease is over: its error says that, and what the servers had answered.
+// A call waits for a connection until the lease has expired: its error says that, and what the servers had answered.
 func TestACallThatWaitsForAConnectionUntilTheSessionEndsSaysWhatItWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		srv.Leader().Down()
 		_, err := s.Exists(context.Background(), "/x")
-		require.ErrorIs(t, err, session.ErrLeaseOver)
+		require.ErrorIs(t, err, session.ErrLeaseExpired)
 		require.ErrorIs(t, err, session.ErrNotSent)
 		require.ErrorContains(t, err, "waiting for a connection: no server reachable: ")
 		_, err = s.Exists(context.Background(), "/x")

@@ -90,7 +90,7 @@ func TestAnswersToSASLProlongNoLease(t *testing.T) {
 		srv.Inject(fault.CloseBefore()) // nothing else is ever answered
 		srv.DropConnections()
 		<-s.Done()
-		require.ErrorIs(t, s.Err(), session.ErrLeaseOver)
+		require.ErrorIs(t, s.Err(), session.ErrLeaseExpired)
 		require.LessOrEqual(t, time.Since(began), s.Timeout(), "counted from the handshake")
 	}, zktest.WithSASLUsers(map[string]string{"ann": secret}))
 }

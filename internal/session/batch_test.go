@@ -86,7 +86,7 @@ func TestABatchForWhichThereIsNoRoomKeepsNone(t *testing.T) {
 		b := s.Batch()
 		name := made[0][:len(made[0])-10]
 		first, second := b.Create(name, nil, session.EphemeralSequential, everybody), b.Create(name, nil, session.EphemeralSequential, everybody)
-		require.ErrorIs(t, b.Do(within(t, soon)), session.ErrNoRoom)
+		require.ErrorIs(t, b.Do(within(t, soon)), session.ErrSessionFull)
 		require.ErrorIs(t, first.Err, session.ErrNotSent)
 		require.ErrorIs(t, second.Err, session.ErrNotSent)
 		require.Equal(t, used, s.EphemeralBytes())

@@ -59,7 +59,7 @@ func (c *connection) Shaken(r wire.ConnectResponse, sent time.Time) error {
 	if ours := s.ID(); ours != 0 && r.ID != ours {
 		err := failure.ErrExpired
 		if r.ID != 0 { // as from a server that can't resume ours; the new one, without znodes, is left to expire
-			err = fmt.Errorf("%w: a server has answered with session %#x in place of %#x", failure.ErrLeaseOver, r.ID, ours)
+			err = fmt.Errorf("%w: a server has answered with session %#x in place of %#x", failure.ErrLeaseExpired, r.ID, ours)
 		}
 		s.end(err)
 		return err

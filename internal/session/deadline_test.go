@@ -37,7 +37,7 @@ func TestTheLeaseEndsOnTimeWhileTheSessionsMutexesAreHeld(t *testing.T) {
 		release()
 		bound.Stop()
 		if stands && !at.After(safe) {
-			require.Equal(t, session.ErrLeaseOver, cause)
+			require.Equal(t, session.ErrLeaseExpired, cause)
 			require.Equal(t, session.Over, state, "nobody has kept the books yet, and the state agrees with the context")
 			return
 		}
@@ -45,7 +45,7 @@ func TestTheLeaseEndsOnTimeWhileTheSessionsMutexesAreHeld(t *testing.T) {
 	}
 }
 
-// Alive reports the end as soon as the lease is over, whether or not the timer has run.
+// Alive reports the end as soon as the lease has expired, whether or not the timer has run.
 func TestAliveReadsTheClockAndWaitsForNoTimer(t *testing.T) {
 	srv := zktest.Run(t)
 	s := openAt(t, srv.Addr())
@@ -56,7 +56,7 @@ func TestAliveReadsTheClockAndWaitsForNoTimer(t *testing.T) {
 	s.StepClock(3 * time.Second)
 	require.NoError(t, s.Alive())
 	s.StepClock(7 * time.Second)
-	require.Equal(t, session.ErrLeaseOver, s.Alive())
+	require.Equal(t, session.ErrLeaseExpired, s.Alive())
 	require.Error(t, s.Context().Err())
 	require.Equal(t, session.Over, s.State())
 }
@@ -72,7 +72,7 @@ func TestSafeUntilAllowsForASleepThatHasJustEnded(t *testing.T) {
 }
 
 // Scenario 58: on a connection that carries requests but no replies a close would arrive and end the session early. So a
-// session whose lease is over sends no close; the server ends it at its timeout.
+// session whose lease has expired sends no close; the server ends it at its timeout.
 func TestScenario58_NothingEndsALostSessionBeforeTheTimeThatWasPromised(t *testing.T) {
 	for name, failure := range map[string]fault.Fault{"no reply arrives": fault.FreezeReplies(),
 		"no reply arrives to what goes through the leader": fault.HoldReply().Op(fault.OpMulti)} {
@@ -85,7 +85,7 @@ func TestScenario58_NothingEndsALostSessionBeforeTheTimeThatWasPromised(t *testi
 				closed := srv.Requests()[fault.OpCloseSession]
 				eventually(t, s.Done(), "the end of the session")
 				promised := s.SafeUntil()
-				require.Equal(t, session.ErrLeaseOver, s.Err())
+				require.Equal(t, session.ErrLeaseExpired, s.Err())
 				require.NoError(t, s.Close())
 				time.Sleep(time.Until(promised))
 				require.Len(t, srv.Sessions(), 1)
@@ -118,7 +118,7 @@ func TestScenario59_ALeaseEndsBeforeTheShorterSessionOfAReattachmentWithoutAnAns
 				low.Inject(fault.Refuse().After(1))
 				srv.DropConnections()
 				eventually(t, s.Done(), "the end of the session")
-				require.Equal(t, session.ErrLeaseOver, s.Err())
+				require.Equal(t, session.ErrLeaseExpired, s.Err())
 				require.Len(t, srv.Sessions(), 1, "timeout %v: the ensemble keeps it still", timeout)
 				require.False(t, time.Now().After(s.SafeUntil()))
 			})

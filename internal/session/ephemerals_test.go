@@ -40,7 +40,7 @@ func fill(t testing.TB, s *session.Session) (made []string) {
 	t.Helper()
 	for len(made) < 100 {
 		m, err := s.Create(within(t, soon), "/"+strings.Repeat("f", 200)+"-", nil, session.EphemeralSequential, everybody)
-		if errors.Is(err, session.ErrNoRoom) {
+		if errors.Is(err, session.ErrSessionFull) {
 			return made
 		}
 		require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestEveryCreateOfAnEphemeralBeyondTheRoomIsRefusedBeforeItLeaves(t *testing
 			"TransactAndList": func() error { _, _, err := transactAndList(ctx, s, []session.Op{ephemeral}, []string{"/"}); return err },
 		} {
 			err := create()
-			require.ErrorIs(t, err, session.ErrNoRoom, name)
+			require.ErrorIs(t, err, session.ErrSessionFull, name)
 			require.NotErrorIs(t, err, session.ErrUnknownOutcome, name)
 			require.ErrorContains(t, err, "jute.maxbuffer", name)
 			require.ErrorContains(t, err, fmt.Sprintf("%d of %d are used", s.EphemeralBytes(), leastRoom), name)

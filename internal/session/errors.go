@@ -13,7 +13,7 @@ import (
 var (
 	ErrLost           = failure.ErrLost
 	ErrExpired        = failure.ErrExpired
-	ErrLeaseOver      = failure.ErrLeaseOver
+	ErrLeaseExpired   = failure.ErrLeaseExpired
 	ErrAuth           = failure.ErrAuth
 	ErrClosed         = failure.ErrClosed
 	ErrUnknownOutcome = failure.ErrUnknownOutcome
@@ -25,9 +25,9 @@ var (
 	ErrUnreachable    = failure.ErrUnreachable
 )
 
-// ErrNoRoom matches the error for a create that would bring the paths of the session's ephemeral znodes above
+// ErrSessionFull matches the error for a create that would bring the paths of the session's ephemeral znodes above
 // 512 KB, or half of Config.JuteMaxBuffer if that is less; nothing was sent. The error has the figures.
-var ErrNoRoom = ephemeral.ErrNoRoom
+var ErrSessionFull = ephemeral.ErrSessionFull
 
 // OpError is the error of one operation on the ensemble.
 type OpError = failure.OpError

@@ -147,7 +147,7 @@ func TestAnIdleSessionIsOverWhenNothingIsHeardForItsTimeout(t *testing.T) {
 		srv.Inject(fault.Freeze())
 		start := time.Now()
 		<-s.Done()
-		require.Equal(t, session.ErrLeaseOver, s.Err())
+		require.Equal(t, session.ErrLeaseExpired, s.Err())
 		require.Less(t, time.Since(start), 10*time.Second)
 		require.Greater(t, time.Since(start), 7*time.Second, "not long before it must")
 		require.Len(t, srv.Sessions(), 1)
@@ -169,7 +169,7 @@ func TestASlowAnswerDoesNotProlongTheLease(t *testing.T) {
 				srv.Inject(fault.FreezeRequests())
 				start := time.Now()
 				<-s.Done()
-				require.Equal(t, session.ErrLeaseOver, s.Err())
+				require.Equal(t, session.ErrLeaseExpired, s.Err())
 				require.Less(t, time.Since(start), s.Timeout(), "held %v, phase %d", held, phase)
 			})
 		}
@@ -188,7 +188,7 @@ func TestALeaseOfAFollowerThatLostItsLeaderEndsBeforeTheLeaderEndsTheSession(t *
 			time.Sleep(10*time.Second + rand.N(10*time.Second))
 			follower.CutOff() // it still answers pings
 			<-s.Done()
-			require.Equal(t, session.ErrLeaseOver, s.Err())
+			require.Equal(t, session.ErrLeaseExpired, s.Err())
 			_, there := srv.Node("/e")
 			require.True(t, there, "the leader has not ended it yet")
 		})

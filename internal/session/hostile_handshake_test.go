@@ -93,7 +93,7 @@ func TestScenario66_ASessionThatIsAnsweredWithAnotherOneIsOver(t *testing.T) {
 		}
 	}, func(t *testing.T, p *peer, s *session.Session) {
 		_, err := s.Exists(within(t, soon), "/")
-		require.ErrorIs(t, err, session.ErrLeaseOver)
+		require.ErrorIs(t, err, session.ErrLeaseExpired)
 		require.ErrorIs(t, s.Err(), session.ErrLost)
 		require.ErrorContains(t, s.Err(), "session 0x4e in place of 0x4d")
 		require.EqualValues(t, 77, s.ID())

@@ -20,10 +20,10 @@ import (
 // while there is no connection, until there is one; they return promptly when ctx or the session ends. Reads are repeated
 // when the connection breaks. A write is sent once: if its reply is lost, or ctx ends after it was sent, or a server in
 // trouble answers it, the error matches ErrUnknownOutcome. A write that would make ephemeral znodes for which the session has
-// no room is not sent (ErrNoRoom). Refusals are the driver's errors (zk.ErrNoNode, …) inside an OpError. A bad path is refused
-// before any I/O (ErrPath): by all rules of CheckPath where a znode is made, and in a multi; elsewhere by those on slashes and
-// relative components only, since other clients have named the znodes. Calls may be concurrent; those of one goroutine, one
-// after the other, are carried out in that order. For several at once see Batch.
+// no room is not sent (ErrSessionFull). Refusals are the driver's errors (zk.ErrNoNode, …) inside an OpError. A bad path is
+// refused before any I/O (ErrPath): by all rules of CheckPath where a znode is made, and in a multi; elsewhere by those on
+// slashes and relative components only, since other clients have named the znodes. Calls may be concurrent; those of one
+// goroutine, one after the other, are carried out in that order. For several at once see Batch.
 
 // None is the answer to a request that only succeeds or fails.
 type None struct{}
@@ -235,8 +235,8 @@ func (s *Session) createOne(ctx context.Context, batch func() *Batch, full strin
 	return nil
 }
 
-// EphemeralBytes returns how much of the room for ephemeral znodes is used (ErrNoRoom): by ephemeral znodes that exist or may
-// exist.
+// EphemeralBytes returns how much of the room for ephemeral znodes is used (ErrSessionFull): by ephemeral znodes that exist or
+// may exist.
 func (s *Session) EphemeralBytes() int { return s.ephemerals.Bytes() }
 
 // Found records the outcome of creates of path, sequential and ephemeral, that was unknown, after a search: made is the znode's

@@ -43,7 +43,7 @@ func TestAHeartbeatThatSaysMovedInsideConfirmsNothingAndCostsTheConnection(t *te
 
 		srv.Inject(fault.AnswerInside(fault.CodeSessionMoved).Op(fault.OpMulti))
 		eventually(t, s.Done(), "the end of the session")
-		require.Equal(t, session.ErrLeaseOver, s.Err(), "as long as nothing else is heard the lease is not confirmed")
+		require.Equal(t, session.ErrLeaseExpired, s.Err(), "as long as nothing else is heard the lease is not confirmed")
 		require.Len(t, srv.Sessions(), 1)
 	})
 }

@@ -100,7 +100,7 @@ func Start(connect string, conf Config) (*Session, error) {
 func newSession(cfg config) *Session {
 	s := &Session{cfg: cfg, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
-	s.deadline = lease.NewDeadline(s.ctx, &s.clock, func() { s.end(failure.ErrLeaseOver) })
+	s.deadline = lease.NewDeadline(s.ctx, &s.clock, func() { s.end(failure.ErrLeaseExpired) })
 	s.lease = lease.NewKeeper(cfg.Timeout, cfg.TickTime, &s.clock, s.deadline)
 	s.common = link.Common{Session: s.ctx, Joined: &s.bg, Clock: &s.clock, Numbered: &s.numbered, JuteMaxBuffer: cfg.JuteMaxBuffer, Auth: cfg.Auth, SASL: cfg.SASL}
 	s.dialer = dial.New(s.ctx, cfg.dialing(), func() (left time.Duration, retained bool) {
@@ -156,20 +156,20 @@ func (s *Session) Server() string {
 	return s.conn.Server
 }
 
-// Done is closed when the session has ended, or may have: the ensemble said so, its lease is over, or it was closed.
+// Done is closed when the session has ended, or may have: the ensemble said so, its lease has expired, or it was closed.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
-// Err returns nil while the session lasts, then why it ended: ErrExpired, ErrLeaseOver, ErrAuth or ErrClosed.
+// Err returns nil while the session lasts, then why it ended: ErrExpired, ErrLeaseExpired, ErrAuth or ErrClosed.
 func (s *Session) Err() error { return context.Cause(s.ctx) }
 
-// Alive returns Err after a look at the clock, without waiting for a timer to notice that the lease is over: after a stop of
-// the whole process that may take a moment. It takes no mutex and allocates nothing.
+// Alive returns Err after a look at the clock, without waiting for a timer to notice that the lease has expired: after a stop
+// of the whole process that may take a moment. It takes no mutex and allocates nothing.
 func (s *Session) Alive() error {
 	if s.ctx.Err() == nil {
 		if s.deadline.Left() > 0 {
 			return nil
 		}
-		s.end(failure.ErrLeaseOver)
+		s.end(failure.ErrLeaseExpired)
 	}
 	return s.Err()
 }

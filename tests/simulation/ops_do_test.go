@@ -52,7 +52,7 @@ func (o *op) do(ctx context.Context) {
 	case "multi":
 		err = o.c.MultiLock(o.paths, o.opts...).Do(ctx, fn)
 	case "read":
-		err = o.c.RWMutex(o.path, o.opts...).DoRead(ctx, fn)
+		err = o.c.RWMutex(o.path, o.opts...).RDo(ctx, fn)
 	case "write":
 		err = o.c.RWMutex(o.path, o.opts...).Do(ctx, fn)
 	case "semaphore":

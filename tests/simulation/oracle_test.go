@@ -400,7 +400,7 @@ func (o *oracle) ended(t *acquisition, g *hold) {
 		ok = t.maxHold > 0 && o.w.now()-t.from >= t.maxHold
 	case errors.Is(cause, zklock.ErrNodeDeleted), errors.Is(cause, zklock.ErrSessionExpired):
 		ok = forced
-	case errors.Is(cause, zklock.ErrLeaseOver):
+	case errors.Is(cause, zklock.ErrLeaseExpired):
 		ok = true
 	case errors.Is(cause, zklock.ErrClosed):
 		ok = t.p.isClosing()

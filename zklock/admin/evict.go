@@ -16,7 +16,7 @@ import (
 // znode is deleted only if it still has that token. A holder that uses this library loses its hold a moment later
 // (zklock.ErrNodeDeleted), but its work is not stopped: only the token and Hold.Multi protect against that.
 //
-// Nil: it was removed. zk.ErrNoNode: no contender has that token. Other errors as for ReadLine; after one that matches
+// Nil: it was removed. zk.ErrNoNode: no contender has that token. Other errors as for ReadQueue; after one that matches
 // zklock.ErrUnknownOutcome it may have been removed. It costs a write, and at most half as much as Queue.
 func Evict(ctx context.Context, c *zklock.Client, path string, t zklock.Token) error {
 	for left := false; ; left = true {
@@ -41,7 +41,7 @@ func find(ctx context.Context, c *zklock.Client, dir string, t zklock.Token) (li
 		return l, "", err
 	}
 	names := l.names
-	if t <= 0 { // the token that ReadLine shows for a znode that may not be read
+	if t <= 0 { // the token that ReadQueue shows for a znode that may not be read
 		names = nil
 	}
 	for step := range slices.Chunk(names, pageRows) {

@@ -27,22 +27,22 @@ type Search struct {
 
 // Found is what Locks has found.
 type Found struct {
-	Locks  []Line // those in use, by path
-	Looked int    // znodes that were looked at
-	Hidden int    // those of them that may not be read: no lock there is in Locks
-	Cut    bool   // the search's bounds left something out
+	Locks     []QueuePage // those in use, by path
+	Looked    int         // znodes that were looked at
+	Hidden    int         // those of them that may not be read: no lock there is in Locks
+	Truncated bool        // the search's bounds left something out
 }
 
 // Locks returns the locks at root and below it that are held or waited for. A znode is taken for a lock when it has
 // children that are named as contenders are. ZooKeeper's own znodes and what is below a job's record are left out. So are,
-// except root, those that may not be read or have more children than can be read. Each lock is as ReadLine shows it, at a
+// except root, those that may not be read or have more children than can be read. Each lock is as ReadQueue shows it, at a
 // time of its own.
 //
-// It costs a list for each znode, 16 at a time, and for each lock what ReadLine costs, and blocks for that, or as long as
+// It costs a list for each znode, 16 at a time, and for each lock what ReadQueue costs, and blocks for that, or as long as
 // there is no connection and ctx lasts. It may be called concurrently.
 //
 // Errors: zklock.ErrPath; zklock.ErrInvalid when a bound is negative; zk.ErrNoAuth when root itself may not be read, since an
-// empty list would say that no lock is in use; otherwise as for ReadLine. With an error Found is what was found before.
+// empty list would say that no lock is in use; otherwise as for ReadQueue. With an error Found is what was found before.
 func Locks(ctx context.Context, c *zklock.Client, root string, within Search) (Found, error) {
 	s := search{c: c, root: root, within: Search{cmp.Or(within.Znodes, 10_000), cmp.Or(within.Depth, 32), cmp.Or(within.Rows, 1)}}
 	err := s.run(ctx)
@@ -75,13 +75,13 @@ func (s *search) run(ctx context.Context) error {
 		return err
 	}
 	slices.Sort(locks)
-	lines := make([]Line, len(locks))
+	pages := make([]QueuePage, len(locks))
 	err = each(locks, func(i int, dir string) error {
 		var err error
-		lines[i], err = read(ctx, s.c, dir, 0, s.within.Rows)
+		pages[i], err = read(ctx, s.c, dir, 0, s.within.Rows)
 		return unlessOne(err)
 	})
-	s.found.Locks = slices.DeleteFunc(lines, func(l Line) bool { return l.Holding+l.Waiting == 0 }) // gone meanwhile
+	s.found.Locks = slices.DeleteFunc(pages, func(l QueuePage) bool { return l.Holding+l.Waiting == 0 }) // gone meanwhile
 	return err
 }
 
@@ -94,7 +94,7 @@ func (s *search) walk(ctx context.Context, z *session.Session) (locks []string, 
 			room = 0
 		}
 		if len(level) > room {
-			s.found.Cut = true
+			s.found.Truncated = true
 			level = level[:room]
 		}
 		s.found.Looked += len(level)

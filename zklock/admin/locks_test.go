@@ -38,7 +38,7 @@ func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
 		require.Equal(s, "me", found.Locks[0].Contenders[0].Owner)
 		require.Equal(s, "semaphore", found.Locks[1].Kind)
 		require.Equal(s, 3, found.Locks[1].Permits)
-		require.False(s, found.Cut)
+		require.False(s, found.Truncated)
 		require.Zero(s, found.Hidden)
 
 		found, err = admin.Locks(s.Context(), c.Client, "/", admin.Search{Rows: 5})
@@ -48,11 +48,11 @@ func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
 		found, err = admin.Locks(s.Context(), c.Client, "/app", admin.Search{Depth: 1})
 		require.NoError(s, err)
 		require.Len(s, found.Locks, 1)
-		require.True(s, found.Cut)
+		require.True(s, found.Truncated)
 		found, err = admin.Locks(s.Context(), c.Client, "/app", admin.Search{Znodes: 2})
 		require.NoError(s, err)
 		require.Equal(s, 2, found.Looked)
-		require.True(s, found.Cut)
+		require.True(s, found.Truncated)
 
 		s.Unlock(p)
 		s.Unlock(h)

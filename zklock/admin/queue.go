@@ -55,8 +55,8 @@ func newContender(dir, name string, n session.Node, holds bool) Contender {
 	return k
 }
 
-// Line is a lock's line, or a part of it, and how many are in line in all.
-type Line struct {
+// QueuePage is a page of a lock's queue: contenders one after the other, and how many are in line in all.
+type QueuePage struct {
 	Path       string
 	Kind       string      // of the first in line, "election" only if that is in Contenders; "" when nobody is in line
 	Permits    int         // of a semaphore: its size at the ensemble, 0 when that may not be read; else 0
@@ -77,28 +77,28 @@ const (
 const pageRows = 1000
 
 // Queue yields who holds the lock at path and who waits for it, in order of arrival: whichever kind of lock it is, and other
-// libraries' contenders too. It reads 1,000 at a time, each part by ReadLine, whose errors it ends with.
+// libraries' contenders too. It reads 1,000 at a time, each part by ReadQueue, whose errors it ends with.
 func Queue(ctx context.Context, c *zklock.Client, path string) iter.Seq2[Contender, error] {
 	return func(yield func(Contender, error) bool) {
 		for from := 0; ; from += pageRows {
-			line, err := ReadLine(ctx, c, path, from, pageRows)
+			page, err := ReadQueue(ctx, c, path, from, pageRows)
 			if err != nil {
 				yield(Contender{}, err)
 				return
 			}
-			for _, k := range line.Contenders {
+			for _, k := range page.Contenders {
 				if !yield(k, nil) {
 					return
 				}
 			}
-			if from+pageRows >= line.Holding+line.Waiting {
+			if from+pageRows >= page.Holding+page.Waiting {
 				return
 			}
 		}
 	}
 }
 
-// ReadLine returns up to limit contenders of the line of path, from the index from on, and the total numbers of holders and
+// ReadQueue returns up to limit contenders of the line of path, from the index from on, and the total numbers of holders and
 // waiters. A path that does not exist has an empty line. The result was true at some time during the call or, if the
 // server was the leader and is cut off, some seconds before it.
 //
@@ -113,39 +113,39 @@ func Queue(ctx context.Context, c *zklock.Client, path string) iter.Seq2[Contend
 //
 // Errors: zklock.ErrPath; zklock.ErrInvalid when from or limit is less than 0; zklock.ErrClosed; zklock.ErrTooLarge; the
 // driver's, as zk.ErrNoAuth; ctx's.
-func ReadLine(ctx context.Context, c *zklock.Client, path string, from, limit int) (Line, error) {
+func ReadQueue(ctx context.Context, c *zklock.Client, path string, from, limit int) (QueuePage, error) {
 	if from < 0 || limit < 0 {
-		return Line{}, failed("queue", path, fmt.Errorf("%w: from %d, limit %d: neither may be negative", zklock.ErrInvalid, from, limit))
+		return QueuePage{}, failed("queue", path, fmt.Errorf("%w: from %d, limit %d: neither may be negative", zklock.ErrInvalid, from, limit))
 	}
-	line, err := read(ctx, c, path, from, limit)
-	return line, failed("queue", path, err)
+	page, err := read(ctx, c, path, from, limit)
+	return page, failed("queue", path, err)
 }
 
 // read reads a part of the line. With an error it is the zero value.
-func read(ctx context.Context, c *zklock.Client, dir string, from, limit int) (line Line, err error) {
+func read(ctx context.Context, c *zklock.Client, dir string, from, limit int) (page QueuePage, err error) {
 	l, err := list(ctx, c, dir, (*session.Session).Sync)
 	if err != nil {
-		return Line{}, err
+		return QueuePage{}, err
 	}
-	line = Line{Path: dir, From: from}
+	page = QueuePage{Path: dir, From: from}
 	if len(l.names) == 0 {
-		return line, nil
+		return page, nil
 	}
 	holds, size, err := queue.Holders(ctx, l.s, dir, l.names)
 	if errors.Is(err, zk.ErrNoNode) {
-		return line, nil // the directory is gone since the list
+		return page, nil // the directory is gone since the list
 	}
 	if err != nil {
-		return Line{}, err
+		return QueuePage{}, err
 	}
 	first, _ := recipe.Parse(l.names[0])
-	line.Kind, line.Permits = kindOf[first.Kind], size
+	page.Kind, page.Permits = kindOf[first.Kind], size
 	for _, h := range holds {
 		if h {
-			line.Holding++
+			page.Holding++
 		}
 	}
-	line.Waiting = len(holds) - line.Holding
+	page.Waiting = len(holds) - page.Holding
 	from = min(from, len(holds))
 	shown := l.names[from:][:min(limit, len(holds)-from)]
 	room := int32(roomData)
@@ -160,7 +160,7 @@ func read(ctx context.Context, c *zklock.Client, dir string, from, limit int) (l
 		return fits
 	})
 	if err != nil {
-		return Line{}, err
+		return QueuePage{}, err
 	}
 	for i, n := range nodes {
 		if errors.Is(n.Err, zk.ErrNoNode) {
@@ -168,11 +168,11 @@ func read(ctx context.Context, c *zklock.Client, dir string, from, limit int) (l
 		}
 		k := newContender(dir, shown[i], n, holds[from+i])
 		if from+i == 0 {
-			line.Kind = k.Kind
+			page.Kind = k.Kind
 		}
-		line.Contenders = append(line.Contenders, k)
+		page.Contenders = append(page.Contenders, k)
 	}
-	return line, nil
+	return page, nil
 }
 
 // listed is the names of a directory's contenders, in order.

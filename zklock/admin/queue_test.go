@@ -17,7 +17,7 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// Tests of Queue, ReadLine and Evict.
+// Tests of Queue, ReadQueue and Evict.
 
 // lineOf returns the line of path in short: "mutex!" for a holder, "mutex" for a waiter.
 func lineOf(s *locktest.Sim, c *locktest.Client, path string) (line []string) {
@@ -195,23 +195,23 @@ func TestQueueJudgesEachContenderAmongItsOwnKind(t *testing.T) {
 		s.Plant(other, dir+"/x-__WRIT__0000000004")
 		s.Plant(other, dir+"/x-__READ__0000000005")
 		require.Equal(s, []string{"semaphore 3", "mutex!", "read!", "mutex", "write", "read"}, lineOf(s, c, dir))
-		page, err := admin.ReadLine(s.Context(), c.Client, dir, 1, 2)
+		page, err := admin.ReadQueue(s.Context(), c.Client, dir, 1, 2)
 		require.NoError(s, err)
 		require.Equal(s, "semaphore", page.Kind)
 		require.Equal(s, []int{2, 4, 1, 2}, []int{page.Holding, page.Waiting, page.From, len(page.Contenders)})
 		require.Equal(s, "mutex", page.Contenders[0].Kind)
 		for _, from := range []int{6, 1000} {
-			page, err = admin.ReadLine(s.Context(), c.Client, dir, from, 2)
+			page, err = admin.ReadQueue(s.Context(), c.Client, dir, from, 2)
 			require.NoError(s, err)
 			require.Empty(s, page.Contenders)
 			require.Equal(s, 2, page.Holding)
 		}
-		page, err = admin.ReadLine(s.Context(), c.Client, dir, 0, 0)
+		page, err = admin.ReadQueue(s.Context(), c.Client, dir, 0, 0)
 		require.NoError(s, err)
 		require.Empty(s, page.Contenders)
-		_, err = admin.ReadLine(s.Context(), c.Client, dir, -1, 2)
+		_, err = admin.ReadQueue(s.Context(), c.Client, dir, -1, 2)
 		require.ErrorIs(s, err, zklock.ErrInvalid)
-		_, err = admin.ReadLine(s.Context(), c.Client, dir, 0, -1)
+		_, err = admin.ReadQueue(s.Context(), c.Client, dir, 0, -1)
 		require.ErrorIs(s, err, zklock.ErrInvalid)
 	})
 }

@@ -68,7 +68,7 @@ type call struct {
 // labels are those of one series; "" for one that it has not. All values are from fixed lists.
 type labels struct{ kind, end, errorType, state string }
 
-func kindOf(i zklock.LockInfo) labels { return labels{kind: i.Kind} }
+func kindOf(i zklock.LockInfo) labels { return labels{kind: string(i.Kind)} }
 
 func (m *metrics) asked(i zklock.LockInfo) {
 	m.mu.Lock()

@@ -15,8 +15,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Do runs work under a lock: the method Do of a zklock.Mutex, RWMutex or MultiLock, or DoRead, for readers, or a function
-// that calls such a method, as for the permits of a zklock.Semaphore.
+// Do runs work under a lock: the method Do of a zklock.Mutex, RWMutex or MultiLock, or RWMutex.RDo, for readers, or a
+// function that calls such a method, as for the permits of a zklock.Semaphore.
 type Do func(ctx context.Context, work func(ctx context.Context) error) error
 
 // Middleware runs a handler under the lock that the function lock chooses for each request, mostly a Mutex whose path

@@ -176,7 +176,7 @@ func TestTheHandlersContext(t *testing.T) {
 			"the lock is lost":      {func(h *zklock.Hold, _ func()) { require.NoError(t, srv.Delete(h.Node())) }, zklock.ErrNodeDeleted},
 			"the client goes away":  {func(_ *zklock.Hold, leave func()) { leave() }, left},
 			"it takes too long":     {func(*zklock.Hold, func()) {}, zklock.ErrMaxHold},
-			"the ensemble is gone":  {func(*zklock.Hold, func()) { srv.Leader().Down() }, zklock.ErrLeaseOver},
+			"the ensemble is gone":  {func(*zklock.Hold, func()) { srv.Leader().Down() }, zklock.ErrLeaseExpired},
 			"the session is closed": {func(*zklock.Hold, func()) { require.NoError(t, srv.Expire(srv.Sessions()[0].ID)) }, zklock.ErrLost},
 		} {
 			served := false
@@ -251,7 +251,7 @@ func TestAClientThatGoesAwayWhileItWaitsLeavesTheLine(t *testing.T) {
 func TestTheRequestChoosesItsLockOrNone(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
-		holds := func(kind string) (n int) {
+		holds := func(kind zklock.LockKind) (n int) {
 			for _, h := range c.Status().Holds {
 				if h.Kind == kind {
 					n++
@@ -266,7 +266,7 @@ func TestTheRequestChoosesItsLockOrNone(t *testing.T) {
 			case http.MethodOptions:
 				return nil, nil
 			case http.MethodGet, http.MethodHead:
-				return pages.DoRead, nil
+				return pages.RDo, nil
 			case http.MethodPost:
 				return func(ctx context.Context, work func(context.Context) error) error {
 					return c.Semaphore("/locks/exports", 3).Do(ctx, 2, work)

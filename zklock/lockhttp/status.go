@@ -33,7 +33,7 @@ const (
 //
 // It answers GET and HEAD; 400 for a path that can't be a lock's, 503 when the queue could not be read within 3 s: the
 // rest is shown all the same, for it costs no I/O. It shows the first 1000 of what this process holds and waits for. At
-// most four queues are read at a time, with the bounds of admin.ReadLine; the others wait. The page needs no other
+// most four queues are read at a time, with the bounds of admin.ReadQueue; the others wait. The page needs no other
 // file and no script, and lets the browser load none; what others wrote into znodes is shown as text, and cut.
 //
 // The names of locks, owners and hosts, and the data of contenders, are for operators: mount it where only they get,
@@ -129,7 +129,7 @@ func (st status) look(ctx context.Context, path string, from int) (v view, code 
 	bounded, cancel := context.WithTimeout(ctx, queueTime)
 	defer cancel()
 	fail := func(err error, code int) (view, int, func()) {
-		q := queuejson.New(admin.Line{Path: path})
+		q := queuejson.New(admin.QueuePage{Path: path})
 		q.Error = said(err.Error())
 		v.Queue = &q
 		return v, code, func() {}
@@ -140,7 +140,7 @@ func (st status) look(ctx context.Context, path string, from int) (v view, code 
 	case <-bounded.Done():
 		return fail(fmt.Errorf("%d other queues are being read: %w", queuePages, bounded.Err()), http.StatusServiceUnavailable)
 	}
-	page, err := admin.ReadLine(bounded, st.c, path, from, queueRows)
+	page, err := admin.ReadQueue(bounded, st.c, path, from, queueRows)
 	if err != nil {
 		done()
 		if errors.Is(err, zklock.ErrPath) {

@@ -57,10 +57,10 @@ type holdView struct {
 
 type waitView struct {
 	lockView
-	Since  time.Time `json:"since"`
-	Ahead  int       `json:"ahead"`
-	Holder string    `json:"holder,omitempty"`
-	Who    string    `json:"who,omitempty"`
+	Since       time.Time `json:"since"`
+	Ahead       int       `json:"ahead"`
+	HolderNode  string    `json:"holder,omitempty"`
+	HolderOwner string    `json:"who,omitempty"`
 }
 
 func viewOf(st zklock.Status, now time.Time) view {
@@ -75,13 +75,13 @@ func viewOf(st zklock.Status, now time.Time) view {
 		v.Holds = append(v.Holds, holdView{lockOf(h), h.Node, int64(h.Token), h.Since, h.SafeUntil, h.Count})
 	}
 	for _, w := range st.Waits[:min(len(st.Waits), maxRows)] {
-		v.Waits = append(v.Waits, waitView{lockOf(w), w.Since, w.Ahead, w.Holder, w.Who})
+		v.Waits = append(v.Waits, waitView{lockOf(w), w.Since, w.Ahead, w.HolderNode, w.HolderOwner})
 	}
 	return v
 }
 
 func lockOf(i zklock.LockInfo) lockView {
-	return lockView{Call: i.Call, Kind: i.Kind, Path: i.Path, Paths: i.Paths, Permits: i.Permits, Owner: i.Owner}
+	return lockView{Call: i.Call, Kind: string(i.Kind), Path: i.Path, Paths: i.Paths, Permits: i.Permits, Owner: i.Owner}
 }
 
 func hex(id int64) string { return fmt.Sprintf("%#x", uint64(id)) }

@@ -89,8 +89,8 @@ func (r *recorder) on(number uint64, last bool, fn func(k *call)) {
 }
 
 func (r *recorder) asked(i zklock.LockInfo) {
-	k := &call{kind: i.Kind, attrs: r.attributes(i)}
-	k.ctx, k.span = r.tracer.Start(i.Context, "lock "+i.Kind, trace.WithSpanKind(trace.SpanKindClient),
+	k := &call{kind: string(i.Kind), attrs: r.attributes(i)}
+	k.ctx, k.span = r.tracer.Start(i.Context, "lock "+k.kind, trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(lockAttributes(i)...))
 	r.mu.Lock()
 	r.calls[i.Call] = k
@@ -109,9 +109,9 @@ func (r *recorder) asked(i zklock.LockInfo) {
 
 func (r *recorder) queued(i zklock.LockInfo) {
 	r.on(i.Call, false, func(k *call) {
-		attrs := []attribute.KeyValue{aheadKey.Int(i.Ahead), holderKey.String(i.Holder)}
-		if i.Who != "" {
-			attrs = append(attrs, whoKey.String(i.Who))
+		attrs := []attribute.KeyValue{aheadKey.Int(i.Ahead), holderNodeKey.String(i.HolderNode)}
+		if i.HolderOwner != "" {
+			attrs = append(attrs, holderOwnerKey.String(i.HolderOwner))
 		}
 		k.span.AddEvent("queued", trace.WithAttributes(attrs...))
 	})
@@ -143,7 +143,7 @@ func (r *recorder) acquired(i zklock.LockInfo) {
 		r.present.begin(i.Call, k.set(), true)
 		k.span = noop.Span{}
 		if r.holds {
-			_, k.span = r.tracer.Start(i.Context, "hold "+i.Kind, trace.WithSpanKind(trace.SpanKindInternal),
+			_, k.span = r.tracer.Start(i.Context, "hold "+k.kind, trace.WithSpanKind(trace.SpanKindInternal),
 				trace.WithAttributes(append(lockAttributes(i), ofHold...)...))
 		}
 	})

@@ -144,7 +144,7 @@ var mishaps = map[string]struct {
 		h := locktest.Lock(t, c.Mutex("/l"))
 		srv.Leader().Down()
 		<-h.Context().Done()
-	}, "hold mutex", "lease_over", codes.Error, false, "lost"},
+	}, "hold mutex", "lease_expired", codes.Error, false, "lost"},
 	"closed by the program, which is no loss": {func(t *testing.T, _ *zktest.Server, c *zklock.Client) {
 		locktest.Lock(t, c.Mutex("/l"))
 		require.NoError(t, c.Close())

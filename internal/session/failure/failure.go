@@ -12,16 +12,16 @@ import (
 
 // Ends of a session: the causes of Session.Err, and of every context derived from Session.Context.
 var (
-	// ErrLost matches, by errors.Is, every end that the caller did not ask for: ErrExpired, ErrLeaseOver, ErrAuth.
+	// ErrLost matches, by errors.Is, every end that the caller did not ask for: ErrExpired, ErrLeaseExpired, ErrAuth.
 	ErrLost = errors.New("session: lost")
 
 	// ErrExpired says that the ensemble ended the session, which was silent for too long or was closed by force. Its ephemeral
 	// znodes are gone.
 	ErrExpired error = Loss("session: expired by the ensemble")
 
-	// ErrLeaseOver says that the ensemble may have ended the session, since nothing was heard for too long, or a server
+	// ErrLeaseExpired says that the ensemble may have ended the session, since nothing was heard for too long, or a server
 	// answered a reconnection with another session. Its ephemeral znodes exist until the ensemble deletes them.
-	ErrLeaseOver error = Loss("session: lease over, nothing heard from the ensemble")
+	ErrLeaseExpired error = Loss("session: lease expired, nothing heard from the ensemble")
 
 	// ErrAuth says that the ensemble refused the credentials of Config.Auth or Config.SASL, or demands others.
 	ErrAuth error = Loss("session: credentials refused")

@@ -113,7 +113,7 @@ func TestAnOperatorUsesTheStatusPage(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 		})
 		require.Eventually(t, func() bool {
-			return slices.ContainsFunc(c.Status().Waits, func(w zklock.LockInfo) bool { return w.Path == path && w.Who != "" })
+			return slices.ContainsFunc(c.Status().Waits, func(w zklock.LockInfo) bool { return w.Path == path && w.HolderOwner != "" })
 		}, time.Minute, time.Millisecond)
 	}
 	const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`

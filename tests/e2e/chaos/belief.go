@@ -20,7 +20,7 @@ type belief struct {
 	stop   context.CancelFunc
 	joined sync.WaitGroup
 	lead   time.Duration
-	active bool // ask Err as well, which ends a session whose lease is over: every second client does without
+	active bool // ask Err as well, which ends a session whose lease has expired: every second client does without
 }
 
 const lookEvery = time.Millisecond

@@ -130,14 +130,14 @@ func (q *localQueue) tell(at queue.Line, retried error) {
 }
 
 // placeLocked returns the place in line of the waiter with index i: behind the holder, earlier contenders at the ensemble,
-// and earlier waiters here. Holder is empty if no contender is known to hold the lock, or to wait before this process's.
+// and earlier waiters here. Node is empty if no contender is known to hold the lock, or to wait before this process's.
 func (q *localQueue) placeLocked(i int) queue.Line {
 	at := q.outside
 	switch {
 	case q.turn != nil:
-		at = queue.Line{Ahead: 1, Holder: q.turn.nodes[0], Who: q.lock.Self}
+		at = queue.Line{Ahead: 1, Node: q.turn.nodes[0], Owner: q.lock.Self}
 	case at.Ahead == 0:
-		at = queue.Line{Who: q.lock.Self} // only the waiters before it here
+		at = queue.Line{Owner: q.lock.Self} // only the waiters before it here
 	}
 	at.Ahead += i
 	return at
@@ -182,7 +182,7 @@ func (q *localQueue) leave(ctx context.Context, w waiter) (*Turn, error) {
 	}
 	q.advanceLocked()
 	q.mu.Unlock()
-	if at.Holder == "" { // maybe because there is no connection: then the error says why
+	if at.Node == "" { // maybe because there is no connection: then the error says why
 		if err := q.lock.Unreachable(ctx, q.lock.Key.Path); err != nil {
 			return nil, err
 		}

@@ -68,7 +68,7 @@ func (b *bench) start(call acquireLocal) (p *progress, cancel func() error, over
 	return p, func() error { stop(); return <-over }, over
 }
 
-var inFront = queue.Line{Ahead: 1, Holder: "/locks/a/other", Who: "other"}
+var inFront = queue.Line{Ahead: 1, Node: "/locks/a/other", Owner: "other"}
 
 // wantedByNone is the Acquire of a process whose only call leaves at the moment at which its place comes to hold.
 func wantedByNone() func(ctx context.Context, try bool, c queue.Caller) (*queue.Ticket, error) {
@@ -112,7 +112,7 @@ func TestACallThatComesWhileAPlaceIsGivenUpIsBehindNoContenderThatHasGone(t *tes
 func TestACallThatIsBusyMissesNoEventThatCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken, refused := errors.New("broken"), errors.New("refused")
-		further := queue.Line{Ahead: 3, Holder: "/locks/a/third", Who: "third"}
+		further := queue.Line{Ahead: 3, Node: "/locks/a/third", Owner: "third"}
 		step := make(chan struct{})
 		b := newBench(t, func(_ context.Context, _ bool, c queue.Caller) (*queue.Ticket, error) {
 			c.Queued(inFront)

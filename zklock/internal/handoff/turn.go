@@ -137,7 +137,7 @@ func (t *Turn) endLost(cause error) {
 	t.drop()
 }
 
-// checkLocked returns why the turn has ended, and ends it if its session's lease is over. Nil: it goes on.
+// checkLocked returns why the turn has ended, and ends it if its session's lease has expired. Nil: it goes on.
 func (t *Turn) checkLocked() error {
 	if t.state == ended {
 		return t.cause

@@ -56,7 +56,7 @@ const (
 var ErrStopped = errors.New("session is over")
 
 // limit bounds one try at one server: name look-up and dialling, and then the handshake. It begins with a part of the
-// timeout, so that a holder whose server died can try a few others before its lease is over. If no server has answered, each
+// timeout, so that a holder whose server died can try a few others before its lease expires. If no server has answered, each
 // round doubles it, up to the timeout, after which the lease of a new session would be over. A retained session has no time
 // for that; but its last try has all that is left of the lease.
 func (d *Dialer) limit() time.Duration {

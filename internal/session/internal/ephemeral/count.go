@@ -30,9 +30,9 @@ const (
 	numberBytes = 11 // of a sequential znode's longest number, -2147483648
 )
 
-// ErrNoRoom matches the error for a create that would bring the paths of the session's ephemeral znodes above
+// ErrSessionFull matches the error for a create that would bring the paths of the session's ephemeral znodes above
 // 512 KB, or half of Config.JuteMaxBuffer if that is less; nothing was sent. The error has the figures.
-var ErrNoRoom = errors.New("session: no room for another ephemeral znode")
+var ErrSessionFull = errors.New("session: the session is full, no room for another ephemeral znode")
 
 // Count count the room for the znodes of one session.
 type Count struct {
@@ -73,7 +73,7 @@ func (e *Count) Reserve(r *link.Request) error {
 	}
 	if need > 0 && e.bytes+need > e.limit {
 		return fmt.Errorf("%w: %d bytes are needed and %d of %d are used: the paths of a session's ephemeral znodes must stay far "+
-			"below the ensemble's jute.maxbuffer", ErrNoRoom, need, e.bytes, e.limit)
+			"below the ensemble's jute.maxbuffer", ErrSessionFull, need, e.bytes, e.limit)
 	}
 	r.Reserved = need
 	e.bytes += need

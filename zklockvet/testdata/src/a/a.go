@@ -33,6 +33,15 @@ func inside(ctx context.Context, m *zklock.Mutex, s *zklock.Semaphore, j *zklock
 	return err
 }
 
+func each(ctx context.Context, rw *zklock.RWMutex, multi *zklock.MultiLock, s *zklock.Semaphore) {
+	_ = rw.RDo(ctx, func(context.Context) error { return work(ctx) })         // want `the context that RDo gives`
+	_, _ = rw.TryDo(ctx, func(context.Context) error { return work(ctx) })    // want `the context that TryDo gives`
+	_, _ = rw.TryRDo(ctx, func(context.Context) error { return work(ctx) })   // want `the context that TryRDo gives`
+	_, _ = multi.TryDo(ctx, func(context.Context) error { return work(ctx) }) // want `the context that TryDo gives`
+	_, _ = s.TryDo(ctx, 1, func(context.Context) error { return work(ctx) })  // want `the context that TryDo gives`
+	_, _, _ = rw.TryRLock(ctx)                                                // want `the Hold is thrown away`
+}
+
 func after(ctx context.Context, m *zklock.Mutex) error {
 	_, hold, err := m.Lock(ctx)
 	if err != nil {

@@ -5,6 +5,8 @@ import "context"
 
 type (
 	Mutex     struct{}
+	RWMutex   struct{}
+	MultiLock struct{}
 	Semaphore struct{}
 	Job       struct{}
 	Hold      struct{}
@@ -17,8 +19,22 @@ func (*Mutex) TryDo(ctx context.Context, fn func(ctx context.Context) error) (bo
 }
 func (*Mutex) Lock(ctx context.Context) (context.Context, *Hold, error)    { return ctx, nil, nil }
 func (*Mutex) TryLock(ctx context.Context) (context.Context, *Hold, error) { return ctx, nil, nil }
+func (*RWMutex) TryDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
+	return false, nil
+}
+func (*RWMutex) RDo(ctx context.Context, fn func(ctx context.Context) error) error { return nil }
+func (*RWMutex) TryRDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
+	return false, nil
+}
+func (*RWMutex) TryRLock(ctx context.Context) (context.Context, *Hold, error) { return ctx, nil, nil }
+func (*MultiLock) TryDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
+	return false, nil
+}
 func (*Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
 	return nil
+}
+func (*Semaphore) TryDo(ctx context.Context, n int, fn func(ctx context.Context) error) (bool, error) {
+	return false, nil
 }
 func (*Semaphore) Acquire(ctx context.Context, n int) (context.Context, *Hold, error) {
 	return ctx, nil, nil
