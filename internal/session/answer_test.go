@@ -35,9 +35,14 @@ func TestAnAnswerThatHasComeDecidesAlthoughTheSessionEnds(t *testing.T) {
 					close(gate)
 				}
 				go func() { got <- r.Delete(locktest.LateContext{Context: within(t, soon), Gate: gate}, "/x", -1) }()
-				<-r.Woken()
-				require.NoError(t, r.Send())
-				r.AnswerAsTheSessionEnds(c.code, func() bool { return readerFirst || len(got) > 0 })
+				<-r.Written()
+				r.OnEnd(func() {
+					r.AwaitAbandoned(func() bool { return readerFirst || len(got) > 0 })
+				})
+				if c.want != session.ErrExpired { // otherwise the reply itself ends the session
+					r.BeforeReply = func() { r.End(session.ErrExpired) }
+				}
+				_ = r.Answer(c.code, nil) // fails if the session has expired
 				if readerFirst {
 					close(gate)
 				}
@@ -62,7 +67,7 @@ func TestAWatchThatWasSetIsReturnedAlthoughTheSessionHasEnded(t *testing.T) {
 			_, err := r.Watch(locktest.LateContext{Context: within(t, soon), Gate: gate}, "/p")
 			got <- err
 		}()
-		<-r.Woken()
+		<-r.Written()
 		require.NoError(t, r.Answer(-101, nil))
 		r.End(session.ErrExpired)
 		close(gate)

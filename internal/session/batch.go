@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
 )
 
 // Batch is a list of requests that travel together: back to back on one connection, in order, up to 256 in one
@@ -22,7 +22,7 @@ import (
 // is for one goroutine, and for one Do.
 type Batch struct {
 	s     *Session
-	share func(*link.Request) // see Grouped; nil: none may share
+	share func(*pipeline.Request) // see Grouped; nil: none may share
 	asks  []answerable
 }
 
@@ -32,7 +32,7 @@ func (s *Session) Batch() *Batch { return &Batch{s: s} }
 // Grouped is Batch for the packages of this module: the creates, deletes and multis of the batch may share a transaction
 // with those of other such batches. They must come before the batch's reads, which see them, and are carried out in any
 // order among themselves.
-func (s *Session) Grouped() *Batch { return &Batch{s: s, share: (*link.Request).Share} }
+func (s *Session) Grouped() *Batch { return &Batch{s: s, share: (*pipeline.Request).Share} }
 
 // Do sends the requests and waits for their replies, as long as ctx and the session last. A request that is refused
 // before any I/O, for example for a bad path, is not sent; the others are. But if one is too long, or has no room for its

@@ -323,28 +323,3 @@ func TestAWriteBehindAReadInABatchThatIsGivenUpHasAnUnknownOutcome(t *testing.T)
 		})
 	}
 }
-
-// A long batch of a write and reads: its connection breaks, and fails the requests one after the other. ctx ends when the write
-// and as many reads as are waited for together have failed, and those behind have not.
-func TestAWriteThatFailedWithItsConnectionHasAnUnknownOutcomeAlsoIfCtxEndsBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := session.NewRig()
-		defer r.Stop()
-		ctx, cancel := context.WithCancel(t.Context())
-		b := r.Batch()
-		made := b.Create("/x", nil, session.Persistent, session.WorldACL())
-		for range 2*session.Burst - 1 {
-			b.Exists("/")
-		}
-		done := make(chan error)
-		go func() { done <- b.Do(ctx) }()
-		synctest.Wait()
-		require.NoError(t, r.Send())
-		r.BreakBehind(session.Burst, errors.New("broken"))
-		synctest.Wait()
-		cancel()
-		require.Error(t, <-done)
-		require.ErrorIs(t, made.Err, session.ErrUnknownOutcome, "it was sent")
-		require.NotErrorIs(t, made.Err, session.ErrNotSent)
-	})
-}

@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session/failure"
-	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
 )
 
 // Reads of many children of one znode. Other clients have chosen their number, names and data; the names come from the
@@ -90,7 +90,7 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 	most := batchRequests
 	for from := 0; from < len(names); {
 		var batch []*Result[T]
-		var requests []*link.Request
+		var requests []*pipeline.Request
 		for bytes := 0; from+len(batch) < len(names) && len(batch) < most; {
 			i := from + len(batch)
 			a := &Result[T]{}

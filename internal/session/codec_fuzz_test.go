@@ -76,7 +76,7 @@ func answer(t testing.TB, op int, code int32, body []byte) (any, error) {
 		select {
 		case r := <-done:
 			return r.v, r.err
-		case <-rig.Woken():
+		case <-rig.Written():
 			if !rig.Failed() {
 				require.NoError(t, rig.Answer(code, body))
 			} else if replyOps[op].name == "create all" { // it would repeat its request on the next link

@@ -12,6 +12,7 @@ import (
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/clock"
 	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -103,7 +104,7 @@ func (c *connection) Up() bool {
 		s.disconnectedLocked(s.conn.Failure()) // it has failed too, and its Down has not run yet
 	}
 	if s.unseen { // before the calls' requests: reads behind it are not older than the event
-		sync := link.Unawaited(wire.OpSync, "sync", "", wire.AppendString(wire.AppendHeader(nil, wire.OpSync), s.cfg.join("/")))
+		sync := pipeline.Unawaited(wire.OpSync, "sync", "", wire.AppendString(wire.AppendHeader(nil, wire.OpSync), s.cfg.join("/")))
 		sync.Urgent = true
 		c.Enqueue(sync)
 	}
@@ -121,7 +122,7 @@ func (c *connection) Down(err error) {
 		s.disconnectedLocked(err)
 	}
 	if up && errors.Is(err, link.ErrSilent) {
-		s.lease.Silent()
+		s.lease.GaveUpSilent()
 	}
 	if s.latest == c {
 		s.lease.Unanswered(errors.Is(err, failure.ErrUnanswered))
@@ -160,11 +161,13 @@ func (c *connection) Heard(at time.Time) {
 }
 
 func (c *connection) Spawn(fn func()) bool { return c.s.spawn(fn) }
-func (c *connection) Refused(err error)    { c.s.end(err) }
-func (c *connection) NotClosed(err error)  { c.s.dialer.Failed(c.Server, err) }
+
+// CredentialsRefused ends the session, since every server would refuse the credentials.
+func (c *connection) CredentialsRefused(err error) { c.s.end(err) }
+func (c *connection) NotClosed(err error)          { c.s.dialer.Failed(c.Server, err) }
 
 // Replied counts the reply to r, with the verdict code, which arrived at time at. An error gives up c.
-func (c *connection) Replied(r *link.Request, header wire.ReplyHeader, code int32, at time.Time) error {
+func (c *connection) Replied(r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time) error {
 	err := c.replied(r, header, code, at)
 	if err == nil && r.Op != wire.OpPing {
 		c.s.watches.Answered(c.Conn, header.Zxid)
@@ -172,7 +175,7 @@ func (c *connection) Replied(r *link.Request, header wire.ReplyHeader, code int3
 	return err
 }
 
-func (c *connection) replied(r *link.Request, header wire.ReplyHeader, code int32, at time.Time) error {
+func (c *connection) replied(r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time) error {
 	s := c.s
 	if code == wire.CodeSessionExpired {
 		s.end(failure.ErrExpired)

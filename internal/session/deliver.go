@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/session/failure"
-	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
 )
 
 // run sends requests in order on one conn, up to two bursts at a time, and waits for their
-// replies. It returns nil if each has a reply, which may be a refusal: see link.Request.Result.
+// replies. It returns nil if each has a reply, which may be a refusal: see pipeline.Request.Result.
 //
 // run waits for a connection as long as ctx and the session last. If the connection breaks, it
 // resends reads, and all that was never sent, on the next one. It does not resend a write whose
@@ -21,7 +21,7 @@ import (
 // before it resends them.
 //
 // If a request is too long, or has no room for its ephemeral znodes, run sends none.
-func (s *Session) run(ctx context.Context, requests ...*link.Request) error {
+func (s *Session) run(ctx context.Context, requests ...*pipeline.Request) error {
 	if len(requests) == 0 {
 		return nil
 	}
@@ -80,26 +80,27 @@ func (s *Session) waitingFor(what string) error {
 	return fmt.Errorf("waiting for a connection: %w", s.dialer.Report())
 }
 
-// deliver is run for requests that are ready to be sent. It sends them, sorts out what became of
-// each, and sends again what may be sent again, until each has a reply or one has failed.
-func (s *Session) deliver(ctx context.Context, requests []*link.Request) error {
+// deliver does the work of run, once the requests have room and are short enough. It sends them,
+// sorts out what became of each, and sends again what may be sent again, until each has a reply or
+// one has failed.
+func (s *Session) deliver(ctx context.Context, requests []*pipeline.Request) error {
 	for len(requests) > 0 {
 		c, err := s.await(ctx)
 		if err != nil {
 			return requests[0].Unsent(err)
 		}
-		sent, err := c.Exchange(ctx, requests)
+		queued, err := c.Exchange(ctx, requests)
 		if err != nil {
 			return err
 		}
-		resend, failed, trouble := link.SortOut(requests[:sent])
-		// Also if a write has failed: when its caller knows what became of it, it may repeat it
-		// at once.
+		resend, failed, trouble := pipeline.SortOut(requests[:queued])
+		// Pause even if a write has failed: its caller, once it knows what became of it, may repeat
+		// it at once.
 		rested := trouble == nil || s.rest(ctx, s.nextRest())
 		if failed != nil {
-			return failed.Failed(s.ended(ctx, failed.Err()), true)
+			return failed.Failed(s.ended(ctx, failed.Err()))
 		}
-		requests = append(resend, requests[sent:]...)
+		requests = append(resend, requests[queued:]...)
 		if !rested {
 			return requests[0].Unsent(s.ended(ctx, trouble))
 		}

@@ -25,7 +25,8 @@
 //
 // # How
 //
-// A session has one connection at a time. The packages below, each of which knows only those that stand above it here:
+// A session has one connection at a time. It is put together from these packages, each of which
+// knows only those that stand above it here:
 //
 //	wire       the protocol: how requests are written and replies are read
 //	failure    the errors
@@ -33,7 +34,8 @@
 //	lease      until when the session certainly exists; when that has to be confirmed; the end
 //	probe      a short session of its own: finds out the servers' tick, unless Config gives it
 //	dial       which server is next, and when
-//	link       one connection: requests, which are sent in a known order, and their replies, which are checked; groups
+//	pipeline   the requests of one connection: which is written next, what its reply means; groups
+//	link       one connection: the socket around a pipeline, its two loops, the credentials
 //	driver     the library github.com/go-zookeeper/zk, which makes the next connection when one has failed
 //	watch      the watches, and what a new server has to be asked for
 //	ephemeral  the room for ephemeral znodes

@@ -165,29 +165,6 @@ func TestAGarbledNotificationLeavesTheOutcomeOfAWriteUnknown(t *testing.T) {
 	}
 }
 
-// The heartbeat may give up the connection for its own reason when the reader has looked at a frame and not yet said so.
-func TestACallWhoseAnswerCanNotBeReadFailsWithThatWhateverGivesUpTheConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := session.NewRig()
-		defer r.Stop()
-		answers := make(chan error, 1)
-		go func() {
-			_, err := r.Exists(within(t, soon), "/")
-			answers <- err
-		}()
-		<-r.Woken()
-		require.NoError(t, r.Send())
-		r.GarbleAndBreak(errors.New("silent"))
-		synctest.Wait()
-		select {
-		case err := <-answers:
-			require.ErrorIs(t, err, session.ErrGarbled)
-		default:
-			require.Fail(t, "it is sent again")
-		}
-	})
-}
-
 func TestReadsBehindAGarbledAnswerAreAskedAgain(t *testing.T) {
 	for name, garbled := range map[string]func(c *peerConn, xid int32){
 		"no frame":                  func(c *peerConn, _ int32) { c.send(nil) },

@@ -28,11 +28,11 @@ func TestACreateThatLeftHasAnUnknownOutcomeWhateverBreaksBesides(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := session.NewRig()
+			defer r.Stop()
 			ctx, cancel := context.WithCancel(context.Background())
 			got := make(chan error, 1)
 			go func() { got <- create(ctx, r) }()
-			<-r.Woken()
-			require.NoError(t, r.Send())
+			<-r.Written()
 			runtime.Gosched() // it waits for the replies
 			cancel()
 			r.Break(errors.New("the connection broke"))
@@ -41,7 +41,8 @@ func TestACreateThatLeftHasAnUnknownOutcomeWhateverBreaksBesides(t *testing.T) {
 	}
 }
 
-// A reply refuses a request, and the link fails before the request is queued again: it must fail with the link.
+// A reply refuses a request, and the connection fails before the request is queued again: it must
+// fail with the connection.
 func TestARequestIsNotPutBackOntoADeadLink(t *testing.T) {
 	for range 20 { // which of the two the call sees first is random
 		r := session.NewRig()
@@ -50,38 +51,41 @@ func TestARequestIsNotPutBackOntoADeadLink(t *testing.T) {
 			_, _, err := createAndList(context.Background(), r, "/d/x-", nil, session.EphemeralSequential, session.WorldACL())
 			got <- err
 		}()
-		<-r.Woken()
-		require.NoError(t, r.Send())
-		r.RefuseAndBreak(errors.New("the connection broke"))
+		<-r.Written()
+		r.BeforeReply = func() { r.Break(errors.New("the connection broke")) }
+		require.Error(t, r.Answer(-112, nil)) // the session has expired
 		select {
 		case err := <-got:
 			require.ErrorIs(t, err, session.ErrExpired)
 		case <-time.After(soon):
 			t.Fatal("the call does not return")
 		}
+		r.Stop()
 	}
 }
 
-// The reader has the reply to a watch whose caller has gone, the link fails, and another caller requests the same watch
-// before the reply is handled.
+// The reader has the reply to a watch whose caller has gone. Before the reply is handled, the
+// connection fails, and another caller requests the same watch.
 func TestALateReplyDoesNotTakeAwayTheNextWatch(t *testing.T) {
 	r := session.NewRig()
-	ctx, cancel := context.WithCancel(context.Background())
+	defer r.Stop()
 	got := make(chan error, 1)
 	watch := func(ctx context.Context) { _, err := r.Watch(ctx, "/p"); got <- err }
+	ctx, cancel := context.WithCancel(context.Background())
 	go watch(ctx)
-	<-r.Woken()
-	require.NoError(t, r.Send())
+	<-r.Written()
 	cancel()
 	require.ErrorIs(t, <-got, context.Canceled)
-	late := r.Take()
-	r.Break(errors.New("silent for too long"))
-	next, done := context.WithTimeout(context.Background(), soon)
-	defer done()
-	go watch(next)
-	require.Eventually(t, func() bool { return r.WatchedPaths() == 1 }, soon, time.Millisecond)
-	late(0)
+
+	r.BeforeReply = func() {
+		r.Break(errors.New("silent for too long"))
+		go watch(within(t, soon))
+		require.Eventually(t, func() bool { return r.WatchedPaths() == 1 }, soon, time.Millisecond)
+	}
+	require.NoError(t, r.Answer(0, nil))
+
 	r.Reconnect()
+	<-r.Written()
 	require.NoError(t, r.Answer(-101, nil)) // no node: the watch is set
 	require.NoError(t, <-got)
 }

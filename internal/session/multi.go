@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session/failure"
-	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -32,7 +32,7 @@ func (s *Session) multi(ops []Op) *Result[Transaction] {
 	if len(ops) == 0 {
 		return &Result[Transaction]{}
 	}
-	r := link.NewRequest(wire.OpMulti, "multi", "")
+	r := pipeline.NewRequest(wire.OpMulti, "multi", "")
 	for _, op := range ops {
 		if err := s.appendOp(r, op); err != nil {
 			return &Result[Transaction]{Err: fmt.Errorf("session: multi: %w", err)}
@@ -43,7 +43,7 @@ func (s *Session) multi(ops []Op) *Result[Transaction] {
 }
 
 // transaction completes r, a multi with all its operations.
-func (s *Session) transaction(r *link.Request) *Result[Transaction] {
+func (s *Session) transaction(r *pipeline.Request) *Result[Transaction] {
 	r.Frame = wire.AppendMultiHeader(r.Frame, -1, true)
 	return &Result[Transaction]{r: r, decode: func() (Transaction, error) {
 		tx, err := s.decodeTransaction(r)
@@ -52,7 +52,7 @@ func (s *Session) transaction(r *link.Request) *Result[Transaction] {
 	}}
 }
 
-func (s *Session) decodeTransaction(r *link.Request) (Transaction, error) {
+func (s *Session) decodeTransaction(r *pipeline.Request) (Transaction, error) {
 	d := &wire.Decoder{B: r.Reply}
 	resps, codes := s.decodeMulti(d, len(r.Touches))
 	failed := -1
@@ -72,7 +72,7 @@ func (s *Session) decodeTransaction(r *link.Request) (Transaction, error) {
 	case failed >= 0:
 		code, path := codes[failed], r.Touches[failed].Path
 		// If an earlier operation is about path, it may have deleted the znode.
-		if code == wire.CodeNoNode && !slices.ContainsFunc(r.Touches[:failed], func(t link.Touch) bool { return t.Path == path }) {
+		if code == wire.CodeNoNode && !slices.ContainsFunc(r.Touches[:failed], func(t pipeline.Touch) bool { return t.Path == path }) {
 			s.ephemerals.Gone(path, r.Header.Zxid, true)
 		}
 		return Transaction{Responses: resps}, r.Refused(path, code)
@@ -86,31 +86,31 @@ func (s *Session) decodeTransaction(r *link.Request) (Transaction, error) {
 }
 
 // appendOp encodes an operation of a multi.
-func (s *Session) appendOp(r *link.Request, op Op) error {
+func (s *Session) appendOp(r *pipeline.Request, op Op) error {
 	switch o := op.(type) {
 	case OpCreate:
 		r.Frame = wire.AppendMultiHeader(r.Frame, opOf(o.Mode), false)
 		appendCreate(r, s.cfg.join(o.Path), o.Path, o.Data, o.Mode, o.ACL)
 		return checkCreate(o.Path, o.Mode)
 	case OpSet:
-		r.Frame = wire.AppendInt(wire.AppendBytes(s.beginOp(r, wire.OpSetData, o.Path, link.NoEffect), o.Data), o.Version)
+		r.Frame = wire.AppendInt(wire.AppendBytes(s.beginOp(r, wire.OpSetData, o.Path, pipeline.NoEffect), o.Data), o.Version)
 		return CheckPath(o.Path)
 	case OpDelete:
-		does := link.Deletes
-		if made := slices.Index(r.Touches, link.Touch{Path: o.Path, Effect: link.Makes}); made >= 0 { // it does not outlast the transaction
-			r.Touches[made].Effect, does = link.MakesForNow, link.NoEffect
+		does := pipeline.Deletes
+		if made := slices.Index(r.Touches, pipeline.Touch{Path: o.Path, Effect: pipeline.Makes}); made >= 0 { // it does not outlast the transaction
+			r.Touches[made].Effect, does = pipeline.MakesForNow, pipeline.NoEffect
 		}
 		r.Frame = wire.AppendInt(s.beginOp(r, wire.OpDelete, o.Path, does), o.Version)
 		return CheckPath(o.Path)
 	case OpCheck:
-		r.Frame = wire.AppendInt(s.beginOp(r, wire.OpCheck, o.Path, link.NoEffect), o.Version)
+		r.Frame = wire.AppendInt(s.beginOp(r, wire.OpCheck, o.Path, pipeline.NoEffect), o.Version)
 		return CheckPath(o.Path)
 	}
 	return errors.New("an operation is nil")
 }
 
-func (s *Session) beginOp(r *link.Request, code int32, path string, e link.Effect) []byte {
-	r.Touches = append(r.Touches, link.Touch{Path: path, Effect: e})
+func (s *Session) beginOp(r *pipeline.Request, code int32, path string, e pipeline.Effect) []byte {
+	r.Touches = append(r.Touches, pipeline.Touch{Path: path, Effect: e})
 	return wire.AppendString(wire.AppendMultiHeader(r.Frame, code, false), s.cfg.join(path))
 }
 
@@ -124,7 +124,7 @@ func (s *Session) decodeMulti(d *wire.Decoder, n int) (resps []zk.MultiResponse,
 		var m zk.MultiResponse
 		body := wire.Decoder{B: r.Raw[wire.MultiHeader:]}
 		if r.Op == wire.OpCreate || r.Op == wire.OpCreate2 {
-			m.String = s.cfg.strip(body.String())
+			m.String = s.cfg.strip(body.Text())
 		}
 		if r.Op == wire.OpSetData || r.Op == wire.OpCreate2 {
 			stat := body.Stat()
@@ -142,7 +142,7 @@ func (s *Session) decodeMulti(d *wire.Decoder, n int) (resps []zk.MultiResponse,
 // has to acknowledge it. A multi without an operation would not do: servers carry it out without a look at the session. A
 // refusal, because the znode is gone or we may not read it, confirms too: the leader checks the session first.
 func (s *Session) check(name, node string) *Result[Transaction] {
-	r := link.NewRequest(wire.OpMulti, name, node)
+	r := pipeline.NewRequest(wire.OpMulti, name, node)
 	// A path that CheckPath refuses is sent all the same: another client may have named the znode.
 	_ = s.appendOp(r, OpCheck{Path: node, Version: -1})
 	r.Repeatable = true // it changes nothing

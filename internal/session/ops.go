@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session/failure"
-	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -105,7 +105,7 @@ func (s *Session) delete(path string, version int32) *Result[None] {
 	a := ask(s, wire.OpDelete, "delete", path, func(b []byte) []byte { return wire.AppendInt(wire.AppendString(b, s.cfg.join(path)), version) },
 		nothing)
 	if a.r != nil {
-		a.r.Touches = []link.Touch{{Path: path, Effect: link.Deletes}}
+		a.r.Touches = []pipeline.Touch{{Path: path, Effect: pipeline.Deletes}}
 	}
 	return a
 }
@@ -255,7 +255,7 @@ func checkCreate(path string, mode Mode) error {
 }
 
 func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk.ACL) *Result[Created] {
-	a := &Result[Created]{r: link.NewRequest(opOf(mode), "create", path)}
+	a := &Result[Created]{r: pipeline.NewRequest(opOf(mode), "create", path)}
 	appendCreate(a.r, full, path, data, mode, acl)
 	a.decode = func() (Created, error) {
 		made, err := s.decodeCreated(a.r)
@@ -266,17 +266,17 @@ func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk
 }
 
 // appendCreate encodes a create, whose opcode is in the frame already.
-func appendCreate(r *link.Request, full, path string, data []byte, mode Mode, acl []zk.ACL) {
+func appendCreate(r *pipeline.Request, full, path string, data []byte, mode Mode, acl []zk.ACL) {
 	r.Frame = wire.AppendInt(wire.AppendACL(wire.AppendBytes(wire.AppendString(r.Frame, full), data), acl), int32(mode))
-	r.Touches = append(r.Touches, link.Touch{Path: path, Effect: effectOf(mode)})
+	r.Touches = append(r.Touches, pipeline.Touch{Path: path, Effect: effectOf(mode)})
 }
 
-func (s *Session) decodeCreated(r *link.Request) (Created, error) {
+func (s *Session) decodeCreated(r *pipeline.Request) (Created, error) {
 	var d wire.Decoder
 	if err := r.Result(&d); err != nil {
 		return Created{}, err
 	}
-	path := s.cfg.strip(d.String())
+	path := s.cfg.strip(d.Text())
 	if d.Err == nil && !mayHaveMade(r.Path, path) {
 		d.Err = errOtherPath
 	}
@@ -323,12 +323,12 @@ func (s *Session) Grants(acl []zk.ACL, perm int32) bool {
 	})
 }
 
-func effectOf(m Mode) link.Effect {
+func effectOf(m Mode) pipeline.Effect {
 	switch m {
 	case Ephemeral:
-		return link.Makes
+		return pipeline.Makes
 	case EphemeralSequential:
-		return link.MakesNumbered
+		return pipeline.MakesNumbered
 	}
-	return link.NoEffect
+	return pipeline.NoEffect
 }

@@ -3,7 +3,7 @@ package session
 import (
 	"context"
 
-	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -12,17 +12,17 @@ type Result[T any] struct {
 	Value T     // the server's answer; zero if Err is set, except for a Multi
 	Err   error // why the request failed
 
-	r      *link.Request // nil: refused before any I/O, with Err
+	r      *pipeline.Request // nil: refused before any I/O, with Err
 	decode func() (T, error)
 	d      wire.Decoder // used by decode; a field, to save an allocation
 }
 
 type answerable interface {
-	request() *link.Request
+	request() *pipeline.Request
 	resolve(s *Session, noReply error) error
 }
 
-func (a *Result[T]) request() *link.Request { return a.r }
+func (a *Result[T]) request() *pipeline.Request { return a.r }
 
 // resolve decodes the reply and returns Err, which is noReply if there is no reply.
 func (a *Result[T]) resolve(s *Session, noReply error) error {
@@ -38,7 +38,7 @@ func (a *Result[T]) resolve(s *Session, noReply error) error {
 }
 
 func (s *Session) do(ctx context.Context, asks ...answerable) error {
-	requests := make([]*link.Request, 0, len(asks))
+	requests := make([]*pipeline.Request, 0, len(asks))
 	for _, a := range asks {
 		if r := a.request(); r != nil {
 			requests = append(requests, r)
@@ -63,7 +63,7 @@ func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byt
 	if err := checkNamed(path); err != nil {
 		return &Result[T]{Err: err}
 	}
-	a := &Result[T]{r: link.NewRequest(op, name, path)}
+	a := &Result[T]{r: pipeline.NewRequest(op, name, path)}
 	a.r.Frame = body(a.r.Frame)
 	a.decode = func() (v T, err error) {
 		err = a.r.Result(&a.d)

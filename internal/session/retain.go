@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -115,7 +115,7 @@ func (r *Retention) reportLocked() {
 }
 
 // beatLocked returns the next heartbeat. toCheck is not empty.
-func (c *connection) beatLocked(now time.Time) *link.Request {
+func (c *connection) beatLocked(now time.Time) *pipeline.Request {
 	s := c.s
 	first := s.toCheck.Front()
 	s.toCheck.MoveToBack(first)

@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -101,22 +100,22 @@ func TestHeartbeatsCheckEveryZnodeOfAHoldOfSeveral(t *testing.T) {
 	})
 }
 
-// When every znode that was held is found missing, there is nothing to check, and the timer does not fire again at once.
+// When every znode that was held is found missing, there is nothing to check, and the heartbeat does
+// not come at once again and again.
 func TestAKeeperWithNothingLeftToCheckWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := session.NewRig()
-		defer r.Stop()
-		held, err := r.Retain(within(t, soon), "/held")
-		require.NoError(t, err)
-		defer held.Release()
-		timeout := r.Timeout()
-		time.Sleep(timeout / 4)
-		r.NextBeat()
-		require.NoError(t, r.Answer(-101, nil), "there is no such znode")
-		time.Sleep(timeout / 4)
-		for range 3 {
-			require.GreaterOrEqual(t, r.NextBeat(), timeout/20)
-		}
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		node := ephemeral(t, s)
+		held := retain(t, s, node)
+		require.NoError(t, srv.Delete(node))
+		time.Sleep(s.Timeout()) // a heartbeat has found it missing
+
+		before := srv.Requests()
+		const timeouts = 20
+		time.Sleep(timeouts * s.Timeout())
+		beats := srv.Requests()[fault.OpMulti] - before[fault.OpMulti]
+		require.LessOrEqual(t, beats, 10*timeouts, "two heartbeats in a fifth of the timeout")
+		held.Release()
 	})
 }
 

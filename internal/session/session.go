@@ -9,7 +9,6 @@ import (
 	"math"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/zklock/locker/internal/session/failure"
@@ -19,6 +18,7 @@ import (
 	"github.com/zklock/locker/internal/session/internal/ephemeral"
 	"github.com/zklock/locker/internal/session/internal/lease"
 	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/watch"
 )
 
@@ -42,8 +42,8 @@ type Session struct {
 
 	looking chan struct{} // taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
 
-	common   link.Common // of its conns
-	numbered atomic.Uint32
+	common  link.Common      // of its conns
+	numbers pipeline.Numbers // of its requests
 
 	attaching sync.Once // sets attached, which locks use
 	attached  any
@@ -53,7 +53,7 @@ type Session struct {
 	id      int64
 	granted time.Duration // the timeout, by the latest handshake
 	lease   *lease.Keeper
-	zxid    int64       // the latest seen, in replies and notifications; see watches.answered
+	zxid    int64       // the latest seen, in replies and notifications; see watch.Table.Answered
 	unseen  bool        // a notification without a zxid has come, and no reply with a zxid since
 	conn    *connection // carries requests; nil unless Connected
 	latest  *connection // the latest dialled, perhaps still shaking hands
@@ -102,11 +102,19 @@ func newSession(cfg config) *Session {
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.deadline = lease.NewDeadline(s.ctx, &s.clock, func() { s.end(failure.ErrLeaseExpired) })
 	s.lease = lease.NewKeeper(cfg.Timeout, cfg.TickTime, &s.clock, s.deadline)
-	s.common = link.Common{Session: s.ctx, Joined: &s.bg, Clock: &s.clock, Numbered: &s.numbered, JuteMaxBuffer: cfg.JuteMaxBuffer, Auth: cfg.Auth, SASL: cfg.SASL}
+	s.common = link.Common{
+		Life:          s.ctx,
+		Joined:        &s.bg,
+		Clock:         &s.clock,
+		Numbers:       &s.numbers,
+		JuteMaxBuffer: cfg.JuteMaxBuffer,
+		Auth:          cfg.Auth,
+		SASL:          cfg.SASL,
+	}
 	s.dialer = dial.New(s.ctx, cfg.dialing(), func() (left time.Duration, retained bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.lease.Left(), s.lease.Retained()
+		return s.lease.RetainedLeft(), s.lease.Retained()
 	})
 	s.watches = watch.New(cfg.JuteMaxBuffer, s.spawn, func(path string) { s.ephemerals.Gone(s.cfg.strip(path), math.MaxInt64, false) })
 	s.ephemerals = ephemeral.New(cfg.JuteMaxBuffer, len(cfg.chroot))

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -256,25 +255,4 @@ func TestACallOfManyRequestsEndsWithItsContext(t *testing.T) {
 	hold.Remove()
 	_, err := s.Exists(within(t, soon), "/")
 	require.NoError(t, err)
-}
-
-// A heartbeat comes between the pieces of a burst: what is on the line before it is bounded, in requests and in bytes.
-func TestAHeartbeatOvertakesABurstOfLongRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := session.NewRig()
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		for range 64 {
-			go func() { _, _ = r.Set(ctx, "/x", make([]byte, 512<<10), -1) }()
-		}
-		synctest.Wait()
-		require.NoError(t, r.Send())
-		queued, pending := r.QueuedCalls()
-		require.Equal(t, 2, pending, "1 MB is on its way")
-		require.Equal(t, 62, queued)
-		r.Beat()
-		require.NoError(t, r.Send())
-		_, pending = r.QueuedCalls()
-		require.Equal(t, 3, pending, "a heartbeat does not wait for the window")
-	})
 }

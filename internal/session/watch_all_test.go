@@ -159,7 +159,9 @@ func TestWakeSendsOnceAWatchHasFired(t *testing.T) {
 // an event that another server has reported.
 func TestEventsOfTwoConnectionsHaveNoOrder(t *testing.T) {
 	r := session.NewRig()
-	set := func(paths ...string) <-chan []*session.Watch {
+	defer r.Stop()
+	// set watches paths, and returns when that makes n watches in the table.
+	set := func(n int, paths ...string) <-chan []*session.Watch {
 		got := make(chan []*session.Watch, 1)
 		go func() {
 			ws, err := r.WatchAll(context.Background(), paths...)
@@ -168,29 +170,23 @@ func TestEventsOfTwoConnectionsHaveNoOrder(t *testing.T) {
 			}
 			got <- ws
 		}()
-		require.Eventually(t, func() bool { queued, _ := r.QueuedCalls(); return queued > 0 }, soon, time.Millisecond)
+		require.Eventually(t, func() bool { return r.WatchedPaths() == n }, soon, time.Millisecond)
 		return got
 	}
-	both := set("/d/own", "/d/before")
-	require.NoError(t, r.Answer(0, nil))
-	ws := <-both
-	own, before := ws[0], ws[1]
+	both := answerUntil(t, r, set(2, "/d/own", "/d/before"))
+	own, before := both[0], both[1]
 	require.NoError(t, r.Notify(zk.EventNodeDataChanged, "/app/d/own"))
-	again := set("/d/own")
+	again := set(2, "/d/own")
 	require.NoError(t, r.Notify(zk.EventNodeDeleted, "/app/d/before"))
 	require.True(t, fired(own) && fired(before))
 	r.Break(errors.New("the connection broke"))
 	r.Reconnect()
-	require.NoError(t, r.Answer(0, nil))
-	own = (<-again)[0]
+	own = answerUntil(t, r, again)[0]
 	require.True(t, own.Exists)
 	require.False(t, own.ExistedWhen(before), "it may have been deleted first, and this server not know it yet")
 
 	// On one connection they are in order.
-	before = nil
-	next := set("/d/next")
-	require.NoError(t, r.Answer(0, nil))
-	before = (<-next)[0]
+	before = answerUntil(t, r, set(2, "/d/next"))[0]
 	require.False(t, own.ExistedWhen(before), "that stands")
 	require.NoError(t, r.Notify(zk.EventNodeDeleted, "/app/d/next"))
 	require.True(t, own.ExistedWhen(before))

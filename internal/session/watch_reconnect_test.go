@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -129,7 +130,7 @@ func TestRestoringManyWatchesKeepsNoCallerFromTheSession(t *testing.T) {
 	defer r.Stop()
 	got := make(chan error, 1)
 	go func() { _, err := r.WatchAll(context.Background(), paths...); got <- err }()
-	answered(t, r, got)
+	require.NoError(t, answerUntil(t, r, got))
 	for trial := 1; ; trial++ {
 		r.Break(errors.New("the connection broke"))
 		began, restored := time.Now(), make(chan struct{})
@@ -146,9 +147,11 @@ func TestRestoringManyWatchesKeepsNoCallerFromTheSession(t *testing.T) {
 			}
 		}
 		took := time.Since(began)
-		queued, _ := r.QueuedCalls()
-		require.Greater(t, queued, watches*len(paths[0])/(128<<10), "all are asked for, by some requests")
-		require.NoError(t, r.Answer(0, nil))
+		require.Greater(t, waiting(r), watches*len(paths[0])/(128<<10), "all are asked for, by some requests")
+		for waiting(r) > 0 {
+			require.NoError(t, r.Answer(0, nil))
+			runtime.Gosched()
+		}
 		require.Equal(t, watches, r.WatchedPaths())
 		if longest < took/4 {
 			return
@@ -167,7 +170,7 @@ func TestWatchesThatComeDuringARestorationAreAskedForOnce(t *testing.T) {
 	}
 	got := make(chan error, 1)
 	go func() { _, err := r.WatchAll(context.Background(), old...); got <- err }()
-	answered(t, r, got)
+	require.NoError(t, answerUntil(t, r, got))
 	r.Break(errors.New("the connection broke"))
 
 	const late = 200
@@ -182,25 +185,29 @@ func TestWatchesThatComeDuringARestorationAreAskedForOnce(t *testing.T) {
 	<-began
 	r.Reconnect()
 	for range late {
-		answered(t, r, all)
+		require.NoError(t, answerUntil(t, r, all))
 	}
 	require.Equal(t, len(old)+late, r.WatchedPaths())
-	queued, pending := r.QueuedCalls()
-	require.Zero(t, queued+pending)
+	require.Zero(t, waiting(r))
 }
 
-// answered answers every request until a call has returned, and requires that it succeeded.
-func answered(t *testing.T, r *session.Rig, got <-chan error) {
+// waiting returns how many requests of the session wait to be written or for their replies.
+func waiting(r *session.Rig) int {
+	queued, pending := r.QueuedCalls()
+	return queued + pending
+}
+
+// answerUntil answers every request until a call has returned, and returns what it has.
+func answerUntil[T any](t *testing.T, r *session.Rig, got <-chan T) T {
 	t.Helper()
 	for ctx := within(t, soon); ; {
 		require.NoError(t, r.Answer(0, nil))
 		select {
-		case err := <-got:
-			require.NoError(t, err)
-			return
+		case v := <-got:
+			return v
 		case <-ctx.Done():
-			require.FailNow(t, "a call does not return")
-		case <-time.After(time.Millisecond): // more may have been queued since
+			require.FailNow(t, "the call does not return")
+		case <-time.After(time.Millisecond): // more may have been written since
 		}
 	}
 }

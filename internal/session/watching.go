@@ -63,7 +63,7 @@ func (s *Session) set(ctx context.Context, w *watch.Watch) (err error) {
 		}
 	}
 	if err == nil {
-		err = w.Set()
+		err = w.Settle()
 	}
 	if err != nil {
 		return &failure.OpError{Op: "watch", Path: s.cfg.strip(w.Path()), Err: err}

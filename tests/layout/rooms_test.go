@@ -23,15 +23,16 @@ var mayImport = map[string][]string{
 	"internal/session/failure":            {"internal/session/internal/wire", "internal/text"},
 	"internal/session/internal/probe":     {"internal/session/internal/wire", "internal/session/failure"},
 	"internal/session/internal/dial":      {"internal/session/failure", "internal/jitter", "internal/text", "session"},
-	"internal/session/internal/link":      {"internal/session/internal/wire", "internal/session/internal/clock", "internal/session/failure", "session"},
-	"internal/session/internal/driver":    {"internal/session/internal/wire", "internal/session/internal/link"},
-	"internal/session/internal/watch":     {"internal/session/internal/wire", "internal/session/internal/link", "internal/session/failure"},
-	"internal/session/internal/ephemeral": {"internal/session/internal/wire", "internal/session/internal/link", "internal/session/failure"},
+	"internal/session/internal/pipeline":  {"internal/session/internal/wire", "internal/session/internal/clock", "internal/session/failure"},
+	"internal/session/internal/link":      {"internal/session/internal/wire", "internal/session/internal/clock", "internal/session/internal/pipeline", "internal/session/failure", "session"},
+	"internal/session/internal/driver":    {"internal/session/internal/wire", "internal/session/internal/pipeline", "internal/session/internal/link"},
+	"internal/session/internal/watch":     {"internal/session/internal/wire", "internal/session/internal/pipeline", "internal/session/internal/link", "internal/session/failure"},
+	"internal/session/internal/ephemeral": {"internal/session/internal/wire", "internal/session/internal/pipeline", "internal/session/failure"},
 }
 
 // pure are the packages that do no I/O: they may not import net or os, nor anything below them.
 var pure = []string{
-	"internal/session/internal/wire", "internal/session/internal/lease",
+	"internal/session/internal/wire", "internal/session/internal/lease", "internal/session/internal/pipeline",
 	"internal/session/internal/watch", "internal/session/internal/ephemeral",
 }
 

@@ -81,7 +81,7 @@ type OpError struct {
 type Outcome uint8
 
 const (
-	NotDone Outcome = iota // it was not carried out
+	NotDone Outcome = iota // it had no effect: a read, or a write that was not carried out
 	NoReply                // no server has answered it, and it may have been carried out
 	InDoubt                // a server has answered it, and it may have been carried out
 	NotSent                // it was never sent

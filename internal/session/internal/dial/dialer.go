@@ -24,8 +24,8 @@ import (
 // back at once. (The driver's own list resolves names once, and redials servers that accept and drop without a pause.)
 type Dialer struct {
 	Config
-	session context.Context // ends with the session
-	lease   func() (left time.Duration, retained bool)
+	life  context.Context // ends with the session
+	lease func() (left time.Duration, retained bool)
 
 	mu    sync.Mutex // guards what follows
 	order []string   // servers still to be tried in this round
@@ -44,8 +44,8 @@ type Config struct {
 }
 
 // New returns the dialer of a session, which ends with session; lease says how much of it is left.
-func New(session context.Context, conf Config, lease func() (left time.Duration, retained bool)) *Dialer {
-	return &Dialer{Config: conf, session: session, lease: lease, tried: map[string]error{}}
+func New(life context.Context, conf Config, lease func() (left time.Duration, retained bool)) *Dialer {
+	return &Dialer{Config: conf, life: life, lease: lease, tried: map[string]error{}}
 }
 
 const (
@@ -101,9 +101,9 @@ func (d *Dialer) next() (string, error) {
 
 	select {
 	case <-time.After(pause):
-	case <-d.session.Done():
+	case <-d.life.Done():
 	}
-	if d.session.Err() != nil {
+	if d.life.Err() != nil {
 		return "", ErrStopped
 	}
 	return server, nil
@@ -119,7 +119,7 @@ func (d *Dialer) Connect(first func(server string, limit time.Duration) error) (
 		d.Failed(server, err)
 		return nil, "", 0, err
 	}
-	if conn, err = d.Open(d.session, server, limit); err == nil {
+	if conn, err = d.Open(d.life, server, limit); err == nil {
 		limit = d.limit()
 		if err = conn.SetDeadline(time.Now().Add(limit)); err == nil {
 			return conn, server, limit, nil
@@ -215,7 +215,7 @@ func dialOne(ctx context.Context, server string) (net.Conn, error) {
 
 // Failed notes why server does not serve the session, unless that is the session's own end.
 func (d *Dialer) Failed(server string, err error) {
-	if d.session.Err() != nil {
+	if d.life.Err() != nil {
 		return
 	}
 	d.mu.Lock()
@@ -235,7 +235,7 @@ func (d *Dialer) Good() {
 func (d *Dialer) Report() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch over := context.Cause(d.session); {
+	switch over := context.Cause(d.life); {
 	case len(d.tried) > 0:
 	case over != nil:
 		return over // which a server may have said
@@ -284,6 +284,3 @@ func tlsError(err error, limit time.Duration) error {
 	}
 	return fmt.Errorf("TLS: %w", failure.Plain(err))
 }
-
-// Locker is the dialer's mutex, for tests that hold it.
-func (d *Dialer) Locker() sync.Locker { return &d.mu }

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -31,7 +32,7 @@ func New(timeout time.Duration, next func() (net.Conn, *link.Conn, error), over 
 
 const driverBuffer = 1 << 10 // for handshakes and headers
 
-// Start starts the driver's loop; shutdown stops and joins it. The driver refuses an empty list of servers, and nothing else.
+// Start starts the driver's loop; Stop stops it. The driver refuses an empty list of servers, and nothing else.
 func (d *Driver) Start() {
 	d.conn, d.events, _ = zk.Connect([]string{"ensemble"}, d.timeout,
 		zk.WithDialer(d.dial), zk.WithHostProvider(provider{d.over}), zk.WithLogger(quiet{}), zk.WithLogInfo(false),
@@ -74,7 +75,7 @@ func (d *driverConn) Write(b []byte) (int, error) {
 		d.began = true
 		return len(b), d.c.ShakeHands(frame)
 	}
-	if !d.c.Enqueue(link.OfDriver(frame)) {
+	if !d.c.Enqueue(pipeline.OfDriver(frame)) {
 		return 0, d.c.Failure()
 	}
 	return len(b), nil

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/zklock/locker/internal/session/failure"
-	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -34,7 +34,7 @@ const (
 // 512 KB, or half of Config.JuteMaxBuffer if that is less; nothing was sent. The error has the figures.
 var ErrSessionFull = errors.New("session: the session is full, no room for another ephemeral znode")
 
-// Count count the room for the znodes of one session.
+// Count counts the room for the znodes of one session.
 type Count struct {
 	limit  int
 	chroot int // its length
@@ -42,24 +42,24 @@ type Count struct {
 	mu    sync.Mutex // guards what follows; a leaf: nothing else is locked under it
 	bytes int        // of the paths that exist, are being created, or may have been created
 	made  map[string]int64
-	doubt map[link.Touch]int // creates whose outcome is unknown
+	doubt map[pipeline.Touch]int // creates whose outcome is unknown
 }
 
 // New returns an empty count. jute is the longest request that the servers accept, and chroot the length of the chroot.
 func New(jute, chroot int) *Count {
-	return &Count{limit: min(mostRoom, jute/2), chroot: chroot, made: map[string]int64{}, doubt: map[link.Touch]int{}}
+	return &Count{limit: min(mostRoom, jute/2), chroot: chroot, made: map[string]int64{}, doubt: map[pipeline.Touch]int{}}
 }
 
-func (e *Count) size(t link.Touch) int {
+func (e *Count) size(t pipeline.Touch) int {
 	n := e.chroot + len(t.Path) + lengthBytes
-	if t.Effect == link.MakesNumbered {
+	if t.Effect == pipeline.MakesNumbered {
 		n += numberBytes
 	}
 	return n
 }
 
 // Reserve takes the room that r may need, or returns an error.
-func (e *Count) Reserve(r *link.Request) error {
+func (e *Count) Reserve(r *pipeline.Request) error {
 	if len(r.Touches) == 0 {
 		return nil
 	}
@@ -81,13 +81,13 @@ func (e *Count) Reserve(r *link.Request) error {
 }
 
 // releaseLocked gives back r's reserved room.
-func (e *Count) releaseLocked(r *link.Request) {
+func (e *Count) releaseLocked(r *pipeline.Request) {
 	e.bytes -= r.Reserved
 	r.Reserved = 0
 }
 
 // doubtLocked keeps the room of r, which may have been carried out.
-func (e *Count) doubtLocked(r *link.Request) {
+func (e *Count) doubtLocked(r *pipeline.Request) {
 	if r.Reserved == 0 {
 		return
 	}
@@ -101,13 +101,13 @@ func (e *Count) doubtLocked(r *link.Request) {
 
 func (e *Count) addLocked(path string, czxid int64) {
 	if _, known := e.made[path]; !known {
-		e.bytes += e.size(link.Touch{Path: path})
+		e.bytes += e.size(pipeline.Touch{Path: path})
 	}
 	e.made[path] = czxid
 }
 
 // clearLocked gives back the room of at most n creates whose outcome was unknown.
-func (e *Count) clearLocked(t link.Touch, n int) {
+func (e *Count) clearLocked(t pipeline.Touch, n int) {
 	n = min(n, e.doubt[t])
 	if e.doubt[t] -= n; e.doubt[t] == 0 {
 		delete(e.doubt, t)
@@ -126,15 +126,15 @@ func (e *Count) Gone(path string, zxid int64, written bool) {
 func (e *Count) goneLocked(path string, zxid int64, written bool) {
 	if czxid, ok := e.made[path]; ok && czxid <= zxid {
 		delete(e.made, path)
-		e.bytes -= e.size(link.Touch{Path: path})
+		e.bytes -= e.size(pipeline.Touch{Path: path})
 	}
 	if written {
-		e.clearLocked(link.Touch{Path: path, Effect: link.Makes}, math.MaxInt)
+		e.clearLocked(pipeline.Touch{Path: path, Effect: pipeline.Makes}, math.MaxInt)
 	}
 }
 
 // Unanswered is called when r's caller gives up without a reply that says whether r was carried out.
-func (e *Count) Unanswered(r *link.Request) {
+func (e *Count) Unanswered(r *pipeline.Request) {
 	if r.Reserved == 0 {
 		return
 	}
@@ -149,7 +149,7 @@ func (e *Count) Unanswered(r *link.Request) {
 }
 
 // Answered updates the count from the reply to r, which decoded to err; made returns the path that operation i has made.
-func (e *Count) Answered(r *link.Request, err error, made func(i int) string) {
+func (e *Count) Answered(r *pipeline.Request, err error, made func(i int) string) {
 	if r.Header.Code == wire.CodeNoNode && r.Op != wire.OpMulti {
 		e.Gone(r.Path, r.Header.Zxid, r.Op == wire.OpDelete)
 	}
@@ -165,7 +165,7 @@ func (e *Count) Answered(r *link.Request, err error, made func(i int) string) {
 	for i, t := range r.Touches {
 		switch {
 		case err != nil:
-		case t.Effect == link.Deletes:
+		case t.Effect == pipeline.Deletes:
 			e.goneLocked(t.Path, r.Header.Zxid, true)
 		case t.Stays():
 			e.addLocked(made(i), r.Header.Zxid)
@@ -189,5 +189,5 @@ func (e *Count) Found(path, made string, czxid int64) {
 	if made != "" {
 		e.addLocked(made, czxid)
 	}
-	e.clearLocked(link.Touch{Path: path, Effect: link.MakesNumbered}, math.MaxInt)
+	e.clearLocked(pipeline.Touch{Path: path, Effect: pipeline.MakesNumbered}, math.MaxInt)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/zklock/locker/internal/session/internal/clock"
 )
 
-// Keeper keeps the lease of one session: it knows how many rely on it and how long writes take, and so when a write has to
-// confirm it, and for how long a server may be silent. Each change moves the deadline. Its owner's mutex guards it; no method
-// blocks.
+// Keeper keeps the lease of one session. It knows how many rely on it and how long writes take, and
+// so when a write has to confirm it, and for how long a server may be silent. Each change of the
+// lease's end moves the deadline. Its owner's mutex guards it; no method blocks.
 type Keeper struct {
 	lease
 
@@ -53,8 +53,8 @@ func (k *Keeper) SafeUntil() time.Time { return k.safeUntil() }
 // Retained reports whether the session is retained.
 func (k *Keeper) Retained() bool { return k.retentions > 0 }
 
-// Left returns the time until the session is over, if it is retained.
-func (k *Keeper) Left() time.Duration { return k.end(true).Sub(k.clock.Now()) }
+// RetainedLeft returns the time until the session is over, if it is retained.
+func (k *Keeper) RetainedLeft() time.Duration { return k.end(true).Sub(k.clock.Now()) }
 
 func (k *Keeper) moved() { k.deadline.set(k.end(k.Retained()), k.timeout/lookPart) }
 
@@ -117,8 +117,8 @@ func (k *Keeper) Ack(sent, at time.Time, leader bool) {
 	}
 }
 
-// Silent notes that a conn was given up for silence.
-func (k *Keeper) Silent() { k.stalls = min(k.stalls+1, maxStalls) }
+// GaveUpSilent notes that a conn was given up for silence.
+func (k *Keeper) GaveUpSilent() { k.stalls = min(k.stalls+1, maxStalls) }
 
 // Enough reports whether enough of the lease is left for a hold to begin. confirmed: the leader has just confirmed it.
 func (k *Keeper) Enough(confirmed bool) bool {
@@ -127,7 +127,7 @@ func (k *Keeper) Enough(confirmed bool) bool {
 	if confirmed { // an eighth or, if writes are slow, what the next heartbeat needs
 		enough = max(t/minPart, min(k.writeTook+t/10, t/2))
 	}
-	return k.Left() >= enough
+	return k.RetainedLeft() >= enough
 }
 
 // Slow reports whether a write takes long.
@@ -148,8 +148,8 @@ func (k *Keeper) Release() {
 	}
 }
 
-// Every returns the longest time between two looks of the heartbeat, and between two requests on a conn.
-func (k *Keeper) Every() (look, ping time.Duration) {
+// Intervals returns the longest time between two looks of the heartbeat, and between two requests on a conn.
+func (k *Keeper) Intervals() (look, ping time.Duration) {
 	if k.Retained() {
 		return k.timeout / lookPart, k.timeout / retainedPingPart
 	}
@@ -174,11 +174,11 @@ func (k *Keeper) BeatDue(now, last time.Time) time.Duration {
 	return last.Add(k.beatEvery()).Sub(now)
 }
 
-// Renew reports whether only a new connection can still confirm the lease in time. A write's reply confirms only
+// NeedsNewConn reports whether only a new connection can still confirm the lease in time. A write's reply confirms only
 // acknowledgements that came at least lease.settle before the write was sent. If writes take long, these are so old that the
 // lease would be over before the heartbeat after the next is answered. A handshake needs no such interval: the first write
 // after it confirms it, if there is time for both. The connection is in use since upAt; its handshake took shook.
-func (k *Keeper) Renew(now, upAt time.Time, shook time.Duration) bool {
+func (k *Keeper) NeedsNewConn(now, upAt time.Time, shook time.Duration) bool {
 	t := k.timeout
 	return k.Retained() && k.writeTook > t/10 && now.Sub(upAt) > k.writeTook && k.end(true).Sub(now) > shook+k.writeTook &&
 		k.prospect(now).Sub(now) < k.writeTook+max(k.beatEvery(), shook)+t/lookPart

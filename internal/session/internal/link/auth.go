@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -21,8 +22,8 @@ var errNoSASL = errors.New("the server has no SASL: its JAAS configuration has n
 // authenticate sends the credentials and waits for the verdict before any other request is sent: the server answers
 // credentials out of turn, and refuses requests that came before them.
 func (c *Conn) authenticate() error {
-	for _, a := range c.Auth {
-		r := NewRequest(wire.OpAuth, "authenticate", a.Scheme)
+	for _, a := range c.common.Auth {
+		r := pipeline.NewRequest(wire.OpAuth, "authenticate", a.Scheme)
 		r.Frame = wire.AppendBytes(wire.AppendString(wire.AppendInt(r.Frame, 0), a.Scheme), a.Credential)
 		if err := c.present(r, "scheme "+a.Scheme); err != nil {
 			return err
@@ -33,11 +34,11 @@ func (c *Conn) authenticate() error {
 
 // Source: ZooKeeperServer.processSasl, ZooKeeperSaslClient.
 func (c *Conn) negotiate() error {
-	mechanism := c.SASL
+	mechanism := c.common.SASL
 	if mechanism == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(c.Session, c.limit)
+	ctx, cancel := context.WithTimeout(c.common.Life, c.limit)
 	defer cancel()
 	run := mechanism.Begin(c.Server)
 	var challenge []byte
@@ -52,7 +53,7 @@ func (c *Conn) negotiate() error {
 		if token == nil {
 			token = []byte{} // servers accept no null token
 		}
-		r := NewRequest(wire.OpSASL, "authenticate", mechanism.Name())
+		r := pipeline.NewRequest(wire.OpSASL, "authenticate", mechanism.Name())
 		r.Frame = wire.AppendBytes(r.Frame, token)
 		if err := c.present(r, "SASL "+mechanism.Name()); err != nil {
 			return err
@@ -71,21 +72,21 @@ func (c *Conn) negotiate() error {
 }
 
 // present sends credentials and waits for the verdict. A refusal ends the session, since every server would refuse them.
-func (c *Conn) present(r *Request, what string) error {
-	if _, _, err := c.flush(r, nil); err != nil {
+func (c *Conn) present(r *pipeline.Request, what string) error {
+	if err := c.writeAlone(r); err != nil {
 		return err
 	}
 	select {
-	case <-r.done:
+	case <-r.Done():
 	case <-time.After(c.limit):
 		return fmt.Errorf("no answer to the %s credentials within %v", what, c.limit)
 	}
-	if r.err != nil {
-		return r.err
+	if err := r.Err(); err != nil {
+		return err
 	}
 	if r.Header.Code != wire.CodeOK {
 		err := fmt.Errorf("%w: %s at %s", failure.ErrAuth, what, c.Server)
-		c.owner.Refused(err)
+		c.owner.CredentialsRefused(err)
 		return err
 	}
 	return nil

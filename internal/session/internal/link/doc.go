@@ -1,11 +1,11 @@
-// Package link is one network connection of a session: what waits to be written, what waits for its
-// reply, and which reply belongs to which request. It forms groups, and presents the credentials.
+// Package link is one network connection of a session: it moves bytes between a socket and a
+// pipeline, notices when the connection fails, and presents the credentials.
 //
 // It knows neither the session's life nor its lease nor its watches: a Conn reports to its Owner,
-// and the Owner decides. In particular it may not import package lease. Whether a request is sent
-// again on the next connection is decided above; SortOut only says what became of it on this one.
+// and the Owner decides. In particular it may not import package lease. Which request is written
+// next, and which reply belongs to which request, is decided by package pipeline.
 //
-// Two goroutines work on a Conn. The driver's calls Receive in a loop, so it reads and completes
+// Two goroutines work on a Conn. The driver's calls Receive in a loop, so it reads, and completes
 // requests. The session's, started by Owner.Spawn after the handshake, presents the credentials,
 // writes, and calls Owner.Beat. When a Conn fails, a third goroutine closes the socket. The session
 // joins the last two by Common.Joined, and the first with the driver.

@@ -14,8 +14,6 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// What is asked of one server outside of any session that holds a lock: its tick, by each client, and the rest by a doctor.
-
 // MinTimeout is the least timeout that a session asks for.
 const MinTimeout = 100 * time.Millisecond
 
@@ -29,13 +27,19 @@ type Probe struct {
 	conn net.Conn
 }
 
-// NewProbe does the handshake on conn, which it takes over: it asks for timeout. sent is when dialling began.
+// New does the handshake on conn, which it takes over: it asks for a session of timeout. sent is when
+// dialling began.
 func New(conn net.Conn, timeout time.Duration, sent time.Time) (*Probe, error) {
 	p := &Probe{conn: conn, Sent: sent}
-	if err := p.open(timeout); err != nil {
-		return nil, errors.Join(err, conn.Close())
+	err := p.open(timeout)
+	if err == nil {
+		return p, nil
 	}
-	return p, nil
+	if closing := conn.Close(); closing != nil {
+		// As text: that closing took too long does not say that the handshake did.
+		err = fmt.Errorf("%w (closing the connection: %s)", err, closing)
+	}
+	return nil, err
 }
 
 // open does the handshake.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -125,7 +126,7 @@ func (ws *Table) armLocked(t *watched) {
 	if t.child { // WatchChildren itself sends the list with the watch
 		return
 	}
-	r := link.Unawaited(wire.OpExists, "watch", t.path,
+	r := pipeline.Unawaited(wire.OpExists, "watch", t.path,
 		wire.AppendBool(wire.AppendString(wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpExists), t.path), true))
 	c := ws.conn
 	r.Hook = func(code int32) {
@@ -198,7 +199,7 @@ func (ws *Table) takeAwayLocked(t watchKey) {
 	if t.child {
 		kind = 1 // by getChildren
 	}
-	r := link.Unawaited(wire.OpRemoveWatches, "remove watch", t.path,
+	r := pipeline.Unawaited(wire.OpRemoveWatches, "remove watch", t.path,
 		wire.AppendInt(wire.AppendString(wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpRemoveWatches), t.path), kind))
 	// "No such watch" means that it has just fired. One that a busy server keeps goes with its znode, or with the connection.
 	ws.conn.Enqueue(r)
@@ -365,6 +366,3 @@ func (ws *Table) Len() (n int) {
 	}
 	return n
 }
-
-// Locker is the table's mutex, for tests that hold it.
-func (ws *Table) Locker() sync.Locker { return &ws.mu }

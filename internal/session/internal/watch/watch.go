@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -40,13 +40,14 @@ func (w *Watch) Ready() <-chan struct{} {
 	return w.t.ready
 }
 
-// Set sets Exists, or returns why the watch can't be set. The server has answered: see Ready.
-func (w *Watch) Set() (err error) {
+// Settle sets Exists, or returns why the watch can't be set. It may be called once the server has
+// answered: see Ready.
+func (w *Watch) Settle() (err error) {
 	w.Exists, err = w.t.exists, w.t.err
 	return err
 }
 
-// Gone reports whether the znode, which was believed present, had gone when the watch was set: nothing waits for its creation.
+// Gone may be called once the server has answered: see Ready. It reports whether the znode, which was believed present, had gone when the watch was set: nothing waits for its creation.
 func (w *Watch) Gone() bool { return w.t.gone }
 
 // Event returns what happened: created, deleted, data or children changed; 0 while the watch has not fired.
@@ -215,7 +216,7 @@ func (ws *Table) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*wat
 		ts = ts[n:]
 		b := wire.AppendLong(wire.AppendHeader(make([]byte, 0, size+64), wire.OpSetWatches), zxid)
 		b = wire.AppendStrings(wire.AppendStrings(wire.AppendStrings(b, data), exist), child)
-		r := link.Unawaited(wire.OpSetWatches, "set watches", "", b)
+		r := pipeline.Unawaited(wire.OpSetWatches, "set watches", "", b)
 		r.Hook = func(code int32) { hook(some, code) }
 		ws.conn.Enqueue(r)
 		requests++

@@ -11,6 +11,7 @@ import (
 // The wire format is jute, as in ZooKeeper's zookeeper.jute: big-endian integers, strings and byte strings behind a
 // 32-bit length (−1: null), vectors behind a 32-bit count.
 
+// The types of requests.
 const (
 	OpCreate          int32 = 1
 	OpDelete          int32 = 2
@@ -36,11 +37,13 @@ const (
 	OpError           int32 = -1
 )
 
+// The numbers in the headers of frames that answer no request of ours.
 const (
 	XidNotification int32 = -1
-	XidPing         int32 = -2
+	XidPing         int32 = -2 // of the reply to any ping
 )
 
+// The codes with which servers answer, as in ZooKeeper's KeeperException.
 const (
 	CodeUnreadable     int32 = -1 << 30 // sent by no server: the reply to a multi can't be read
 	CodeOK             int32 = 0
@@ -88,10 +91,16 @@ func ThroughLeader(op int32) bool {
 	return false
 }
 
-func AppendInt(b []byte, v int32) []byte     { return binary.BigEndian.AppendUint32(b, uint32(v)) }
-func AppendLong(b []byte, v int64) []byte    { return binary.BigEndian.AppendUint64(b, uint64(v)) }
+// AppendInt appends an integer of 32 bits.
+func AppendInt(b []byte, v int32) []byte { return binary.BigEndian.AppendUint32(b, uint32(v)) }
+
+// AppendLong appends an integer of 64 bits.
+func AppendLong(b []byte, v int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(v)) }
+
+// AppendString appends a string behind its length.
 func AppendString(b []byte, s string) []byte { return append(AppendInt(b, int32(len(s))), s...) }
 
+// AppendBytes appends a byte string behind its length, or null if p is nil.
 func AppendBytes(b, p []byte) []byte {
 	if p == nil {
 		return AppendInt(b, -1)
@@ -99,6 +108,7 @@ func AppendBytes(b, p []byte) []byte {
 	return append(AppendInt(b, int32(len(p))), p...)
 }
 
+// AppendBool appends a truth value.
 func AppendBool(b []byte, v bool) []byte {
 	if v {
 		return append(b, 1)
@@ -106,6 +116,7 @@ func AppendBool(b []byte, v bool) []byte {
 	return append(b, 0)
 }
 
+// AppendStrings appends a vector of strings.
 func AppendStrings(b []byte, ss []string) []byte {
 	b = AppendInt(b, int32(len(ss)))
 	for _, s := range ss {
@@ -114,6 +125,7 @@ func AppendStrings(b []byte, ss []string) []byte {
 	return b
 }
 
+// AppendACL appends an access control list.
 func AppendACL(b []byte, acl []zk.ACL) []byte {
 	b = AppendInt(b, int32(len(acl)))
 	for _, a := range acl {
@@ -125,7 +137,8 @@ func AppendACL(b []byte, acl []zk.ACL) []byte {
 // AppendHeader begins a frame: room for the length and the transaction id, which are filled in later, and the opcode.
 func AppendHeader(b []byte, op int32) []byte { return AppendInt(AppendInt(AppendInt(b, 0), 0), op) }
 
-var ErrShort = errors.New("frame too short") // it ends inside a field, or has an impossible length
+// ErrShort says that a frame ends inside a field, or has an impossible length.
+var ErrShort = errors.New("frame too short")
 
 // Decoder reads a frame. After the first failure every read returns zero and err stays set, so callers check once. A
 // length from the wire is not trusted before the bytes behind it have been seen.
@@ -144,6 +157,7 @@ func (d *Decoder) take(n int) []byte {
 	return p
 }
 
+// Int reads an integer of 32 bits.
 func (d *Decoder) Int() int32 {
 	if p := d.take(4); p != nil {
 		return int32(binary.BigEndian.Uint32(p))
@@ -163,8 +177,11 @@ func (d *Decoder) bool() bool {
 	return p != nil && p[0] != 0
 }
 
-func (d *Decoder) String() string { return string(d.stringBytes()) }
-func (d *Decoder) Bytes() []byte  { return bytes.Clone(d.stringBytes()) }
+// Text reads a string; a null one is "".
+func (d *Decoder) Text() string { return string(d.stringBytes()) }
+
+// Bytes reads a copy of a byte string, or nil if it is null.
+func (d *Decoder) Bytes() []byte { return bytes.Clone(d.stringBytes()) }
 
 func (d *Decoder) stringBytes() []byte {
 	n := d.Int()
@@ -202,8 +219,10 @@ func (d *Decoder) skipNames() {
 	}
 }
 
+// StatLen is the length of an encoded Stat, in bytes.
 const StatLen = 68
 
+// Stat reads the Stat of a znode.
 func (d *Decoder) Stat() (s zk.Stat) {
 	s.Czxid, s.Mzxid, s.Ctime, s.Mtime = d.long(), d.long(), d.long(), d.long()
 	s.Version, s.Cversion, s.Aversion = d.Int(), d.Int(), d.Int()
@@ -211,6 +230,7 @@ func (d *Decoder) Stat() (s zk.Stat) {
 	return s
 }
 
+// ACL reads an access control list; a null one is nil.
 func (d *Decoder) ACL() []zk.ACL {
 	n := d.Int()
 	if d.Err != nil || n < 0 || int(n) > len(d.B)/12 {
@@ -221,22 +241,25 @@ func (d *Decoder) ACL() []zk.ACL {
 	}
 	acl := make([]zk.ACL, n)
 	for i := range acl {
-		acl[i] = zk.ACL{Perms: d.Int(), Scheme: d.String(), ID: d.String()}
+		acl[i] = zk.ACL{Perms: d.Int(), Scheme: d.Text(), ID: d.Text()}
 	}
 	return acl
 }
 
+// ReplyHeader is what each reply begins with. A notification has the xid XidNotification.
 type ReplyHeader struct {
 	Xid  int32
 	Zxid int64
 	Code int32
 }
 
+// ReplyHeaderLen is the length of an encoded ReplyHeader, in bytes.
 const ReplyHeaderLen = 16
 
 // MaxFrame bounds a reply that is kept; a longer one, such as a long list, is skipped.
 const MaxFrame = 32 << 20
 
+// Header reads the header of a reply.
 func (d *Decoder) Header() ReplyHeader { return ReplyHeader{d.Int(), d.long(), d.Int()} }
 
 // ConnectResponse is the server's half of the handshake; id 0: the session has expired.
@@ -245,6 +268,8 @@ type ConnectResponse struct {
 	ID        int64
 }
 
+// ParseConnectResponse decodes the server's half of the handshake. It returns an error if b is nothing
+// that a ZooKeeper server sends.
 func ParseConnectResponse(b []byte) (ConnectResponse, error) {
 	d := Decoder{B: b}
 	if d.Int() != 0 { // protocol version

@@ -2,8 +2,11 @@ package wire
 
 import "iter"
 
-const MultiHeader = 9 // bytes of the header before each operation or result of a multi, and behind the last
+// MultiHeader is the length, in bytes, of the header before each operation or result of a multi, and
+// behind the last one.
+const MultiHeader = 9
 
+// AppendMultiHeader appends the header of an operation, or with done that behind the last one.
 func AppendMultiHeader(b []byte, op int32, done bool) []byte {
 	return AppendInt(AppendBool(AppendInt(b, op), done), -1)
 }
@@ -15,7 +18,7 @@ type Result struct {
 	Raw  []byte // with its header
 }
 
-// Results yields the results in the reply to a request of, OpMulti or OpMultiRead. With d.err the reply is incomplete.
+// Results yields the results in the reply to a request of, OpMulti or OpMultiRead. If d.Err is set, the reply is incomplete.
 func (d *Decoder) Results(of int32) iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		for {

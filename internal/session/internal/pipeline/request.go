@@ -1,4 +1,4 @@
-package link
+package pipeline
 
 import (
 	"encoding/binary"
@@ -10,30 +10,31 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// Request is one request. It is encoded once, sent on one conn at a time, and answered or failed
-// once on each.
+// Request is one request. It is encoded once. It is in one pipeline at a time, and is completed
+// once in each: with a reply, or with an error.
 type Request struct {
 	Op         int32
 	Repeatable bool   // may be sent again when its reply is lost
 	name       string // of the operation, for errors
 	Path       string // as the caller named it, for errors
 	Frame      []byte // whole, with room for length and xid
+	Urgent     bool   // waits neither for the window nor behind others
+	FromDriver bool   // the driver has encoded it, and waits for its reply's header
 
-	// Hook, if set, runs in the conn's reader, in the order of the wire, before any later frame
-	// is read. It does not run if the answer says "try again". It must not block, and may lock
-	// only the watch table's mutex and those inside it (doc.go).
+	// Hook, if set, runs in the connection's reader, in the order of the wire, before any later
+	// frame is read. It does not run if the answer says "try again". It must not block, and may
+	// lock only the watch table's mutex and those inside it (see package session).
 	Hook func(code int32)
 
-	// Guarded by Conn.mu until done is closed.
-	conn       *Conn
-	xid        int32
-	Sent       time.Time // on the session's clock; zero while it waits to be written
-	fromDriver bool      // receive returns its reply's header to the driver
-	Urgent     bool      // waits neither for the window nor behind others
+	// GiveUp gives up the connection that carries the request. That connection sets it.
+	GiveUp func(why error)
 
-	// long says that its reply is expected to be longer than longReply. It is set before the
-	// request is pending.
-	long bool
+	// Sent is when the request was sent, on the session's clock; zero while it waits to be written.
+	Sent time.Time
+
+	xid        int32
+	long       bool     // its reply is expected to be longer than longReply; set when it is written
+	prev, next *Request // in a requestQueue
 
 	done   chan struct{} // closed when the fields below are final; nil if no call waits
 	Reply  []byte        // behind the header
@@ -42,15 +43,10 @@ type Request struct {
 
 	unreadable error // why the reply that came could not be read; the request is not repeated
 
-	prev, next *Request // in a requestQueue
+	shares  int        // how often it may still share a request with others: see group.go
+	members []*Request // the writes of a group, or the lists of a multiRead; otherwise nil
 
-	// See group.go.
-	shares  int                            // how often it may still share a request with others
-	gather  func(*Conn, *Request) *Request // if shares > 0: adds those that join it
-	members []*Request                     // a group's writes, or a multiRead's lists
-	split   splitter                       // if there are members: splits the reply among them
-
-	Touches []Touch // one for each operation of a create, delete or multi
+	Touches []Touch // one for each operation of a create, delete or multi; otherwise nil
 
 	// Room for its ephemeral znodes: see package ephemeral. Used by the goroutine that runs the
 	// request.
@@ -77,8 +73,9 @@ func Unawaited(op int32, name, path string, frame []byte) *Request {
 
 // OfDriver returns the request for a frame of the driver's, which is urgent.
 func OfDriver(frame []byte) *Request {
-	return &Request{Op: int32(binary.BigEndian.Uint32(frame[8:])), xid: int32(binary.BigEndian.Uint32(frame[4:])),
-		Frame: frame, fromDriver: true, Urgent: true}
+	xid, op := int32(binary.BigEndian.Uint32(frame[4:])), int32(binary.BigEndian.Uint32(frame[8:]))
+	return &Request{Op: op, xid: xid,
+		Frame: frame, FromDriver: true, Urgent: true}
 }
 
 // Ping returns a ping.
@@ -88,22 +85,22 @@ func Ping() *Request {
 	return r
 }
 
-// Failed returns err as the error of r. mayBeDone says that r, if it is a write, may have been
+// Failed returns err as the error of r, to which no reply came. If r is a write, it may have been
 // carried out.
-func (r *Request) Failed(err error, mayBeDone bool) error {
-	known := r.known(mayBeDone, failure.NoReply)
+func (r *Request) Failed(err error) error {
+	known := r.whatIsKnown(true, failure.NoReply)
 	return &failure.OpError{Op: r.name, Path: r.Path, Err: err, Outcome: known}
 }
 
 // Refused returns the error for code, a server's answer to r or to one of its operations.
 func (r *Request) Refused(path string, code int32) error {
-	known := r.known(!wire.Definite(code), failure.InDoubt)
+	known := r.whatIsKnown(!wire.Definite(code), failure.InDoubt)
 	return &failure.OpError{Op: r.name, Path: path, Err: failure.Of(code), Outcome: known}
 }
 
-// known returns what is known about r, which has failed: doubt, if it is a write and may have been
-// carried out, otherwise NotDone.
-func (r *Request) known(mayBeDone bool, doubt failure.Outcome) failure.Outcome {
+// whatIsKnown returns what is known about r, which has failed: doubt, if it is a write and may have
+// been carried out, otherwise NotDone.
+func (r *Request) whatIsKnown(mayBeDone bool, doubt failure.Outcome) failure.Outcome {
 	if mayBeDone && !r.Repeatable {
 		return doubt
 	}
@@ -115,35 +112,18 @@ func (r *Request) Unsent(err error) error {
 	return &failure.OpError{Op: r.name, Path: r.Path, Err: err, Outcome: failure.NotSent}
 }
 
+// isList reports whether r lists the children of a znode.
+func (r *Request) isList() bool { return r.Op == wire.OpGetChildren2 }
+
+// Shared reports whether r stands for several requests: its reply has to be split among them.
+func (r *Request) Shared() bool { return r.members != nil }
+
 // calls returns the requests whose calls wait for the reply to r.
 func (r *Request) calls() []*Request {
 	if r.members != nil {
 		return r.members
 	}
 	return []*Request{r}
-}
-
-func (r *Request) answer(header wire.ReplyHeader, reply []byte) {
-	if r.done != nil {
-		r.Header, r.Reply = header, reply
-		close(r.done)
-	}
-}
-
-func (r *Request) fail(err error) {
-	if r.done != nil {
-		r.err = err
-		close(r.done)
-	}
-}
-
-// failForResend fails requests that had no effect. why matches ErrNotSent, so their calls send them
-// again (SortOut), and the reads behind them.
-func failForResend(requests []*Request, why error) {
-	for _, r := range requests {
-		r.shares = max(r.shares-1, 0)
-		r.fail(why)
-	}
 }
 
 // Err returns why no reply came to r, which has ended.
@@ -155,24 +135,35 @@ func (r *Request) Detach() { r.done = nil }
 // MayBeDone reports whether r, which its call has given up, may have been carried out, or may still
 // be.
 func (r *Request) MayBeDone() bool {
-	if r.finished() {
-		return !errors.Is(r.err, failure.ErrNotSent) && (r.err != nil || r.Header.Code != wire.CodeThrottled)
+	if !r.Ended() {
+		return !r.Sent.IsZero()
 	}
-	if r.conn == nil {
+	if errors.Is(r.err, failure.ErrNotSent) {
 		return false
 	}
-	r.conn.mu.Lock()
-	defer r.conn.mu.Unlock()
-	return !r.Sent.IsZero()
+	return r.err != nil || r.Header.Code != wire.CodeThrottled // a throttled request is dropped unread
 }
 
 // Answered reports, after the call that sent r has ended, whether r has its reply. If the call has
 // given up waiting, the reply may still come a moment later.
 func (r *Request) Answered() bool {
-	return r.finished() && r.err == nil && !wire.TryAgain(r.Header.Code)
+	return r.Ended() && r.err == nil && !wire.TryAgain(r.Header.Code)
 }
 
-func (r *Request) finished() bool {
+// Name returns the name of r's operation.
+func (r *Request) Name() string { return r.name }
+
+// ReliedOn reports whether the session relies on r, and no call waits for it and would send it again.
+func (r *Request) ReliedOn() bool {
+	needed := r.Op == wire.OpExists || r.Op == wire.OpSetWatches || r.Op == wire.OpSync
+	return needed && r.done == nil
+}
+
+// Done returns a channel that is closed when r has been completed.
+func (r *Request) Done() <-chan struct{} { return r.done }
+
+// Ended reports whether r has been completed.
+func (r *Request) Ended() bool {
 	select {
 	case <-r.done:
 		return true
@@ -181,18 +172,20 @@ func (r *Request) finished() bool {
 	}
 }
 
-// Garbled gives up the conn that sent a reply to r which can't be decoded, and returns r's error.
+// Garbled gives up the connection that sent a reply to r which can't be decoded, and returns r's
+// error.
 func (r *Request) Garbled(err error) error {
 	err = fmt.Errorf("%w: reply to %s: %w", failure.ErrGarbled, r.name, err)
-	r.conn.Fail(err)
-	return r.Failed(err, true)
+	r.GiveUp(err)
+	return r.Failed(err)
 }
 
 // Result gives d the reply's body to decode, or returns the server's refusal.
 func (r *Request) Result(d *wire.Decoder) error {
-	if r.unreadable != nil { // too long; the code says whether a write was done, but not with what result
+	if r.unreadable != nil {
+		// It is too long. Its code says whether a write was done, but not with what result.
 		done := r.Header.Code == wire.CodeOK || !wire.Definite(r.Header.Code)
-		known := r.known(done, failure.InDoubt)
+		known := r.whatIsKnown(done, failure.InDoubt)
 		return &failure.OpError{Op: r.name, Path: r.Path, Err: r.unreadable, Outcome: known}
 	}
 	if r.Header.Code != wire.CodeOK {

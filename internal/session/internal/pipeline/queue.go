@@ -1,4 +1,4 @@
-package link
+package pipeline
 
 // requestQueue is a linked list of requests. A request is in one queue at a time. Under the mutex
 // of its owner, a request that is given up is removed from the middle in constant time, and a

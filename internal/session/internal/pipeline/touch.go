@@ -1,4 +1,4 @@
-package link
+package pipeline
 
 // Touch is what one operation of a write does to one znode.
 type Touch struct {

@@ -1,0 +1,279 @@
+package link
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
+	"github.com/zklock/locker/internal/session/internal/wire"
+)
+
+const (
+	progressStep = 4 << 10  // bytes of a long frame that count as a sign of life
+	firstRoom    = 64 << 10 // bytes for which there is room before the first of a frame has arrived
+)
+
+// Receive reads and handles one frame. It returns to the driver the connect response's body and the
+// headers of the replies to the driver's own requests, and nil for all other frames. If it returns
+// an error, the conn has failed.
+func (c *Conn) Receive() (forDriver []byte, err error) {
+	if c.established() {
+		forDriver, err = c.receiveFrame()
+	} else {
+		forDriver, err = c.receiveConnectResponse()
+	}
+	if err != nil {
+		c.Fail(err)
+		return nil, c.Failure()
+	}
+	return forDriver, nil
+}
+
+// receiveConnectResponse reads the server's half of the handshake.
+func (c *Conn) receiveConnectResponse() (body []byte, err error) {
+	size, err := c.readLength()
+	if err != nil {
+		return nil, err
+	}
+	if size < 0 || size > wire.MaxFrame {
+		return nil, failure.Stranger(binary.BigEndian.AppendUint32(nil, uint32(size)))
+	}
+	if size < wire.ReplyHeaderLen {
+		return nil, fmt.Errorf("%w: length %d", failure.ErrGarbled, size)
+	}
+	body, err = c.readHeader(size)
+	if err != nil {
+		return nil, err
+	}
+	body, err = c.readRest(body, size)
+	if err != nil {
+		return nil, c.socketError(err)
+	}
+	return body, c.handshake(body)
+}
+
+// receiveFrame reads and handles one frame behind the handshake. Of one longer than wire.MaxFrame it
+// keeps the header only.
+func (c *Conn) receiveFrame() (forDriver []byte, err error) {
+	size, err := c.readLength()
+	if err != nil {
+		return nil, err
+	}
+	if size < wire.ReplyHeaderLen {
+		return nil, c.blame(fmt.Errorf("%w: length %d", failure.ErrGarbled, size))
+	}
+	frame, err := c.readHeader(size)
+	if err != nil {
+		return nil, err
+	}
+	if size <= wire.MaxFrame {
+		frame, err = c.readRest(frame, size)
+	} else if err = c.checkExpected(frame); err == nil {
+		err = c.skip(size - len(frame))
+	}
+	if err != nil {
+		return nil, c.socketError(err)
+	}
+	return c.handle(frame, size, c.common.Clock.Glance())
+}
+
+// readLength reads the length with which each frame begins.
+func (c *Conn) readLength() (size int, err error) {
+	length, err := c.in.Peek(4)
+	if err != nil {
+		return 0, c.socketError(err)
+	}
+	size = int(int32(binary.BigEndian.Uint32(length)))
+	_, _ = c.in.Discard(len(length)) // Peek has read it
+	return size, nil
+}
+
+// readHeader reads the first bytes of a frame of size bytes, which is no shorter. Memory grows with
+// the bytes that arrive, not with the announced length.
+func (c *Conn) readHeader(size int) ([]byte, error) {
+	header := make([]byte, wire.ReplyHeaderLen, min(size, firstRoom))
+	if _, err := io.ReadFull(c.in, header); err != nil {
+		return nil, c.socketError(err)
+	}
+	return header, nil
+}
+
+// blame notes that err came in place of the reply that is due, and returns err.
+func (c *Conn) blame(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pipe.Blame(err)
+}
+
+// checkExpected checks, before a frame is skipped for its length, that it begins as the reply that
+// is due: no other length is credible.
+func (c *Conn) checkExpected(header []byte) error {
+	d := wire.Decoder{B: header}
+	xid := d.Int()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pipe.Expects(xid) {
+		return nil
+	}
+	err := fmt.Errorf("%w: a frame of more than %d bytes that is no reply", failure.ErrGarbled, wire.MaxFrame)
+	if xid == wire.XidNotification { // the reply that is due may still come
+		return err
+	}
+	return c.pipe.Blame(err)
+}
+
+// readRest reads the rest of a frame of size bytes, whose header is b.
+func (c *Conn) readRest(b []byte, size int) ([]byte, error) {
+	d := wire.Decoder{B: b}
+	reply := d.Int() != wire.XidNotification // a notification does not show that the server answers
+	for counted := len(b); len(b) < size; {
+		if len(b) == cap(b) {
+			b = append(b, make([]byte, min(len(b), size-len(b)))...)[:len(b)]
+		}
+		n, err := c.in.Read(b[len(b):min(cap(b), size)])
+		if b = b[:len(b)+n]; err != nil && len(b) < size {
+			return nil, err
+		}
+		if reply && len(b)-counted >= progressStep {
+			counted = len(b)
+			c.owner.Heard(c.progress())
+		}
+	}
+	return b, nil
+}
+
+func (c *Conn) skip(n int) error {
+	for n > 0 {
+		k, err := c.in.Discard(min(n, progressStep))
+		if n -= k; err != nil && n > 0 {
+			return err
+		}
+		c.owner.Heard(c.progress())
+	}
+	return nil
+}
+
+// progress notes that bytes of a long frame have passed, in either direction, and returns the time.
+func (c *Conn) progress() time.Time {
+	now := c.common.Clock.Stamp()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pipe.Progress(now)
+	return now
+}
+
+// socketError returns what err, an error of the socket, says about the server.
+func (c *Conn) socketError(err error) error {
+	c.mu.Lock()
+	shaking, answered := c.state <= connShaking, c.pipe.Answered()
+	c.mu.Unlock()
+	switch {
+	case failure.HungUp(err) && shaking:
+		return failure.ErrUnanswered
+	case failure.IsTimeout(err) && shaking:
+		return fmt.Errorf("no answer to the handshake within %v", c.limit)
+	case failure.HungUp(err) && !answered:
+		return errors.New("closed the connection right after the handshake, before any answer: is authentication enforced?")
+	case failure.HungUp(err):
+		return errors.New("closed the connection")
+	}
+	return failure.Plain(err)
+}
+
+// handle handles a frame of size bytes that had arrived by at. It returns the header of a reply to
+// the driver. An error gives up the conn.
+func (c *Conn) handle(frame []byte, size int, at time.Time) (forDriver []byte, err error) {
+	d := wire.Decoder{B: frame}
+	header := d.Header()
+	if header.Xid == wire.XidNotification {
+		return nil, c.notification(&d, header)
+	}
+	c.handling.Lock()
+	defer c.handling.Unlock()
+	r, err := c.take(header.Xid, size, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.handleReply(r, pipeline.Reply{Header: header, Body: d.B, Size: size}, at); err != nil {
+		return nil, err
+	}
+	if r.FromDriver {
+		return frame[:wire.ReplyHeaderLen], nil
+	}
+	return nil, nil
+}
+
+// take takes the request that a reply of size bytes with number xid answers, and has more requests
+// written if there is room for them now.
+func (c *Conn) take(xid int32, size int, at time.Time) (*pipeline.Request, error) {
+	c.mu.Lock()
+	r, err := c.pipe.Reply(xid, size, at)
+	refill := err == nil && c.pipe.CanRefill()
+	c.mu.Unlock()
+	if refill {
+		poke(c.wake)
+	}
+	return r, err
+}
+
+// handleReply tells the owner of the reply to r, and completes r. An error gives up the conn, which
+// fails before r is completed: a call that sends its request again must not find this conn.
+func (c *Conn) handleReply(r *pipeline.Request, reply pipeline.Reply, at time.Time) error {
+	code := wire.Verdict(r.Op, reply.Header.Code, reply.Body)
+	if wire.TryAgain(code) {
+		reply.Header.Code = code // also if only an operation of a transaction says so
+	}
+	if err := c.owner.Replied(r, reply.Header, code, at); err != nil {
+		c.Fail(err)
+		r.FailForResend(failure.ErrNotSent) // it was not carried out, or its reply does not count
+		return err
+	}
+	if r.Shared() {
+		return c.completeShared(r, reply)
+	}
+	if wire.TryAgain(code) {
+		if r.ReliedOn() { // no call sends it again: the next conn does
+			return fmt.Errorf("%s: %w", r.Name(), failure.Of(code))
+		}
+	} else if r.Hook != nil {
+		r.Hook(code)
+	}
+	r.Complete(reply)
+	return nil
+}
+
+// completeShared completes the requests for which r stands.
+func (c *Conn) completeShared(r *pipeline.Request, reply pipeline.Reply) error {
+	parts, err := pipeline.Split(r, reply)
+	if err != nil {
+		c.Fail(err)
+		r.FailUnreadable(c.Server, err)
+		return err
+	}
+	c.mu.Lock()
+	c.pipe.Learn(r, parts)
+	c.mu.Unlock()
+	for _, part := range parts {
+		part.Deliver()
+	}
+	return nil
+}
+
+// notification handles a notification; d is behind its header. No request is to blame for one that
+// can't be read: requests that wait are treated as when the connection breaks.
+func (c *Conn) notification(d *wire.Decoder, header wire.ReplyHeader) error {
+	typ, _, path := d.Int(), d.Int(), d.Text()
+	if d.Err != nil {
+		return fmt.Errorf("%w: notification: %w", failure.ErrGarbled, d.Err)
+	}
+	if !c.owner.Notified(zk.EventType(typ), path, header.Zxid) {
+		return c.Failure()
+	}
+	return nil
+}

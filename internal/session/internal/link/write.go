@@ -1,0 +1,171 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
+)
+
+// maxChunk bounds the bytes that are written to the socket at once, and those of the write buffer
+// that run keeps.
+const maxChunk = 16 << 10
+
+// ErrSilent matches the failure of a conn whose server has taken, or answered, nothing for too long.
+var ErrSilent = errors.New("no reply")
+
+// Enqueue puts requests on the conn, one behind the other. It returns false if the conn has failed,
+// and none of them was taken.
+func (c *Conn) Enqueue(requests ...*pipeline.Request) bool {
+	c.mu.Lock()
+	if c.state == connFailed {
+		c.mu.Unlock()
+		return false
+	}
+	for _, r := range requests {
+		r.GiveUp = c.giveUp
+		c.pipe.Add(r)
+	}
+	c.mu.Unlock()
+	poke(c.wake)
+	return true
+}
+
+func poke(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// abandon gives up waiting for requests, two bursts at most; those that have not been written never
+// will be. A request whose reply the reader has taken gets it first.
+func (c *Conn) abandon(requests []*pipeline.Request) {
+	c.handling.Lock()
+	defer c.handling.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != connFailed { // otherwise Fail has taken them all
+		c.pipe.Withdraw(requests)
+	}
+}
+
+// Quiet returns for how long nothing has been sent, and for how long nothing has been heard although
+// a reply is due (0 if none is due).
+func (c *Conn) Quiet(now time.Time) (unsent, unheard time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pipe.Quiet(now)
+}
+
+// Waiting returns how many requests wait to be written, and how many wait for their replies.
+func (c *Conn) Waiting() (queued, pending int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pipe.Waiting()
+}
+
+// run presents the credentials, has the owner restore the watches and open the conn, and then writes
+// what is queued until the conn fails. The session joins it.
+func (c *Conn) run() {
+	if err := c.authenticate(); err != nil {
+		c.Fail(err)
+		return
+	}
+	if !c.owner.Up() {
+		c.Fail(failure.ErrClosed)
+		return
+	}
+	c.Fail(c.writeLoop())
+}
+
+// writeLoop writes what is queued, and calls the heartbeat when it is due. It returns why no more
+// can be written.
+func (c *Conn) writeLoop() error {
+	beat := time.NewTimer(c.owner.Beat())
+	defer beat.Stop()
+	var buf []byte
+	for {
+		select {
+		case <-c.wake:
+		case <-beat.C:
+			beat.Reset(c.owner.Beat())
+			continue
+		}
+		if c.busy() {
+			// Let goroutines that the latest replies have woken enqueue first: one write then
+			// carries all their requests.
+			runtime.Gosched()
+		}
+		piece, more, err := c.nextPiece(buf)
+		if err != nil {
+			return err
+		}
+		if err := c.write(piece); err != nil {
+			return err
+		}
+		if more {
+			poke(c.wake)
+		}
+		buf = piece
+		if cap(buf) > maxChunk {
+			buf = nil
+		}
+	}
+}
+
+// busy reports whether so many replies are due that calls may be about to enqueue more.
+func (c *Conn) busy() bool {
+	_, pending := c.Waiting()
+	return pending >= 4
+}
+
+// nextPiece returns the bytes to write next: see pipeline.Pipeline.Next.
+func (c *Conn) nextPiece(buf []byte) (piece []byte, more bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == connFailed {
+		return nil, false, c.err
+	}
+	piece, more = c.pipe.Next(c.common.Clock.Stamp(), buf)
+	return piece, more, nil
+}
+
+// writeAlone writes r, and nothing that is queued.
+func (c *Conn) writeAlone(r *pipeline.Request) error {
+	c.mu.Lock()
+	if c.state == connFailed {
+		c.mu.Unlock()
+		return c.Failure()
+	}
+	r.GiveUp = c.giveUp
+	piece := c.pipe.NextAlone(r, c.common.Clock.Stamp())
+	c.mu.Unlock()
+	return c.write(piece)
+}
+
+// write writes b in chunks, each within one patience: a long request on a slow link is not taken for
+// a dead connection.
+func (c *Conn) write(b []byte) error {
+	for len(b) > 0 {
+		_, unheard := c.Quiet(c.common.Clock.Stamp()) // meanwhile no heartbeat checks that
+		if err := c.socket.SetWriteDeadline(time.Now().Add(c.owner.Patience() - unheard)); err != nil {
+			return c.socketError(err)
+		}
+		n, err := c.socket.Write(b[:min(len(b), maxChunk)])
+		if failure.IsTimeout(err) {
+			return fmt.Errorf("%w: it takes no more of the requests", ErrSilent)
+		}
+		if err != nil {
+			return c.socketError(err)
+		}
+		b = b[n:]
+		if len(b) > 0 {
+			c.progress()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/wire"
+)
+
+// A multiRead of a hundred lists costs a server about as much as one list. So lists behind grouped
+// writes of different calls that are next to each other in the queue are sent as one multiRead. Each
+// call gets the result that its list would have had alone, except the directory's Stat, which is
+// zero: a multiRead does not return it. (See session's Batch.List.)
+//
+// If the reply as a whole is too long or garbled, each list is sent again by itself.
+
+// gatherLists takes the lists that would be written next from the queue, and returns the multiRead
+// of first and them, or first if there are none.
+func (p *Pipeline) gatherLists(first *Request) *Request {
+	if first.long {
+		return first
+	}
+	lists, size := []*Request{first}, len(first.Frame)
+	for len(lists) < maxGroup {
+		r := p.queue.head
+		if r == nil || r.shares == 0 || !r.isList() || size+len(r.Frame) > maxGroupBytes {
+			break
+		}
+		if p.sizes.mustWait(r, true) {
+			break
+		}
+		p.queue.remove(r)
+		p.sizes.expect(r)
+		lists = append(lists, r)
+		size += len(r.Frame)
+	}
+	return p.together(wire.OpMultiRead, "lists", lists, size)
+}
+
+// splitLists divides the reply to g, a multiRead, among its lists.
+func splitLists(g *Request, reply Reply) ([]Completion, error) {
+	if reply.Size > wire.MaxFrame {
+		return resendAll(g.members, errTogether), nil
+	}
+	d := wire.Decoder{B: reply.Body}
+	results := slices.Collect(d.Results(wire.OpMultiRead))
+	parts := make([]Completion, 0, len(g.members))
+	if reply.Header.Code != wire.CodeOK {
+		// The server is in trouble, since a list that it refuses has a result. Each list gets the
+		// code.
+		for _, r := range g.members {
+			parts = append(parts, listed(r, reply.Header, nil))
+		}
+		return parts, nil
+	}
+	if d.Err != nil || len(results) != len(g.members) {
+		return nil, fmt.Errorf("%w: reply to %d lists", failure.ErrGarbled, len(g.members))
+	}
+	for i, r := range g.members {
+		header := reply.Header
+		header.Code = results[i].Code
+		var names []byte
+		if results[i].Op == wire.OpGetChildren {
+			names = results[i].Raw[wire.MultiHeader:]
+		}
+		parts = append(parts, listed(r, header, names))
+	}
+	return parts, nil
+}
+
+// listed completes r, a list, with the encoded names alone.
+func listed(r *Request, header wire.ReplyHeader, names []byte) Completion {
+	body := append(slices.Grow(slices.Clone(names), wire.StatLen), make([]byte, wire.StatLen)...)
+	return Completion{Request: r, Header: header, Body: body}
+}
+
+// learnFromLists notes how long the reply to each list of a multiRead would have been.
+func (p *Pipeline) learnFromLists(parts []Completion) {
+	for _, part := range parts {
+		if part.Err == nil {
+			p.sizes.answered(part.Request, len(part.Body)-wire.StatLen)
+		}
+	}
+}
