@@ -40,8 +40,8 @@
 //	watch      the watches, and what a new server has to be asked for
 //	ephemeral  the room for ephemeral znodes
 //
-// Here they are put together: session.go has the life, connevents.go what a connection reports (link.Owner), deliver.go what is
-// sent again, heartbeat.go and retain.go what keeps the lease, and ops.go, multi.go, batch.go and below.go the operations.
+// Here they are put together: session.go has the life, changes.go who is told of it, connevents.go what a connection reports (link.Owner), deliver.go what is
+// sent again, heartbeat.go what keeps the lease, and ops.go, multi.go, batch.go and below.go the operations.
 //
 // A connected session has four goroutines; a Logger or OnState adds a fifth. Close joins them and those of Session.Go,
 // but not a call of the user's dialer that has not returned: a connection that it still opens is closed.

@@ -32,7 +32,7 @@ type Session struct {
 	driver     *driver.Driver
 	watches    *watch.Table
 	ephemerals *ephemeral.Count
-	notes      chan Change // see noteLocked
+	changes    *changes
 
 	ctx context.Context         // ends with the session; its cause is Err
 	end context.CancelCauseFunc // ends the session, for the first cause that comes, without a mutex; shutdown does the rest
@@ -88,9 +88,8 @@ func Start(connect string, conf Config) (*Session, error) {
 		return nil, err
 	}
 	s := newSession(cfg)
-	if cfg.OnState != nil || cfg.Logger != nil {
-		s.notes = make(chan Change, maxNotes)
-		s.bg.Go(s.tell)
+	if s.changes.wanted() {
+		s.bg.Go(s.changes.run)
 	}
 	s.driver.Start()
 	context.AfterFunc(s.ctx, s.shutdown) // which may run at once
@@ -98,7 +97,7 @@ func Start(connect string, conf Config) (*Session, error) {
 }
 
 func newSession(cfg config) *Session {
-	s := &Session{cfg: cfg, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
+	s := &Session{cfg: cfg, changes: newChanges(&cfg), joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.deadline = lease.NewDeadline(s.ctx, &s.clock, func() { s.end(failure.ErrLeaseExpired) })
 	s.lease = lease.NewKeeper(cfg.Timeout, cfg.TickTime, &s.clock, s.deadline)
@@ -120,6 +119,48 @@ func newSession(cfg config) *Session {
 	s.ephemerals = ephemeral.New(cfg.JuteMaxBuffer, len(cfg.chroot))
 	s.driver = driver.New(cfg.Timeout, s.dial, func() bool { return s.Err() != nil })
 	return s
+}
+
+// These are all moves from one state to another. Config.OnState is called for each.
+//
+//	Connecting, Disconnected  → Connected      connectedLocked, by Up: the conn carries the requests of all calls
+//	Connected                 → Disconnected   disconnectedLocked, by Down: the conn has failed; by Up, if Down
+//	                                           has not run yet
+//	any                       → Over           end: for the first cause that comes, in the context and without a mutex
+
+func (s *Session) connectedLocked(c *connection) {
+	s.state = Connected
+	s.conn = c
+	c.upAt = s.clock.Stamp()
+	close(s.ready)
+	s.changes.add(Change{State: Connected, ID: s.id, Addr: c.Server, Timeout: s.granted})
+}
+
+func (s *Session) disconnectedLocked(err error) {
+	server := s.conn.Server
+	s.state = Disconnected
+	s.conn = nil
+	s.ready = make(chan struct{})
+	if s.Err() == nil {
+		s.changes.add(Change{State: Disconnected, ID: s.id, Addr: server, Err: err})
+	}
+}
+
+// State returns Over as soon as Err is not nil.
+func (s *Session) State() State {
+	if s.Err() != nil {
+		return Over
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// Attached returns what the locks of this session have in common: what create returned in the first
+// call of all.
+func (s *Session) Attached(create func() any) any {
+	s.attaching.Do(func() { s.attached = create() })
+	return s.attached
 }
 
 // ID returns the session's id.
@@ -220,7 +261,7 @@ func (s *Session) shutdown() {
 	s.deadline.Stop()
 	s.mu.Lock() // from here on spawn and dialled find the session over
 	latest, connected := s.latest, s.conn != nil
-	s.noteLocked(Change{State: Over, ID: s.id, Err: s.Err()})
+	s.changes.add(Change{State: Over, ID: s.id, Err: s.Err()})
 	s.mu.Unlock()
 	// Only for our caller's Close the server is asked to end the session. A lost session may still be alive until SafeUntil,
 	// and nothing may free its locks before: so the connection is cut, and the session runs out.
