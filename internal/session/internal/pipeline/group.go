@@ -49,6 +49,9 @@ func (r *Request) Share() {
 	}
 }
 
+// sharesWrite reports whether r is a write that may be a member of a group.
+func (r *Request) sharesWrite() bool { return r.shares > 0 && !r.isList() }
+
 // claims are the znodes that the members of a group are about.
 type (
 	claims map[string]claim
@@ -96,13 +99,16 @@ func (r *Request) untried() bool {
 // behind it, up to the size of a group. It returns the group, or first if there are none. A write
 // that stays in the queue is overtaken by none that depends on it.
 func (p *Pipeline) gatherWrites(first *Request) *Request {
+	if !p.queuesSharedWrite() {
+		return first // the usual case, which allocates nothing
+	}
 	g := grouping{limit: min(maxGroupBytes, p.juteMaxBuffer), claimed: claims{}}
 	g.add(first)
 	g.claimed.add(first.Touches)
 	looked := 0
 	for r := p.queue.head; r != nil && g.ops < maxGroup && looked < maxLooked; looked++ {
 		next := r.next
-		if r.shares > 0 && !r.isList() {
+		if r.sharesWrite() {
 			alike := p.quarantine == 0 || r.untried() == first.untried()
 			if alike && g.takes(r) {
 				p.queue.remove(r)
@@ -113,6 +119,18 @@ func (p *Pipeline) gatherWrites(first *Request) *Request {
 		r = next
 	}
 	return p.together(wire.OpMulti, "group", g.members, g.size)
+}
+
+// queuesSharedWrite reports whether a write that may be a member of a group waits in the queue.
+func (p *Pipeline) queuesSharedWrite() bool {
+	looked := 0
+	for r := p.queue.head; r != nil && looked < maxLooked; r = r.next {
+		if r.sharesWrite() {
+			return true
+		}
+		looked++
+	}
+	return false
 }
 
 // grouping is a group while its members are gathered.

@@ -18,24 +18,28 @@ import (
 // gatherLists takes the lists that would be written next from the queue, and returns the multiRead
 // of first and them, or first if there are none.
 func (p *Pipeline) gatherLists(first *Request) *Request {
-	if first.long {
+	size := len(first.Frame)
+	if first.long || !p.nextListJoins(size) {
 		return first
 	}
-	lists, size := []*Request{first}, len(first.Frame)
-	for len(lists) < maxGroup {
-		r := p.queue.head
-		if r == nil || r.shares == 0 || !r.isList() || size+len(r.Frame) > maxGroupBytes {
-			break
-		}
-		if p.sizes.mustWait(r, true) {
-			break
-		}
-		p.queue.remove(r)
+	lists := []*Request{first}
+	for len(lists) < maxGroup && p.nextListJoins(size) {
+		r := p.queue.pop()
 		p.sizes.expect(r)
 		lists = append(lists, r)
 		size += len(r.Frame)
 	}
 	return p.together(wire.OpMultiRead, "lists", lists, size)
+}
+
+// nextListJoins reports whether the next request is a list that may be read together with others,
+// whose frames have size bytes.
+func (p *Pipeline) nextListJoins(size int) bool {
+	r := p.queue.head
+	if r == nil || r.shares == 0 || !r.isList() {
+		return false
+	}
+	return size+len(r.Frame) <= maxGroupBytes && !p.sizes.mustWait(r, true)
 }
 
 // splitLists divides the reply to g, a multiRead, among its lists.
