@@ -57,7 +57,7 @@ func (z *Size) ask(ctx context.Context, s *session.Session, q *Queue, try bool) 
 	if err != nil {
 		return 0, err
 	}
-	return d.Size, canServe(q, try, d.Size)
+	return d.Size, checkSize(q, try, d.Size)
 }
 
 // checkPermits returns an error if no semaphore could serve q's call.
@@ -75,8 +75,8 @@ func (q *Queue) checkPermits() error {
 	return nil
 }
 
-// canServe returns an error if a semaphore of that size can't serve q's call.
-func canServe(q *Queue, try bool, size int) error {
+// checkSize returns an error if a semaphore of that size can't serve q's call.
+func checkSize(q *Queue, try bool, size int) error {
 	if q.Permits > size {
 		return tooMany(q.Permits, size)
 	}
@@ -93,7 +93,7 @@ func tooMany(n, size int) error {
 }
 
 // ensureSize returns the data of the semaphore's directory, which have its size. If the directory
-// is missing, or its data have no size, ensureSize makes it or writes size, and reads again. It
+// is missing, or its data contain no size, ensureSize makes it or writes size, and reads again. It
 // returns ErrConflict if a lock of another kind uses the directory, which then gets no size.
 func (q *Queue) ensureSize(
 	ctx context.Context, s *session.Session, size int,
@@ -137,8 +137,8 @@ func (q *Queue) writeFirstSize(
 	return err
 }
 
-// Resized is a persistent znode, no contender, that Resize makes in a container, so that the
-// ensemble keeps the size.
+// Resized is the name of a persistent znode, no contender, that Resize makes in a container, so
+// that the ensemble keeps the size.
 const Resized = "resized"
 
 // Resize writes a new size of q's semaphore. After an error it may have been written. The error

@@ -8,18 +8,18 @@ import (
 	"github.com/zklock/locker/internal/session/internal/pipeline"
 )
 
-// Batch is a list of requests that travel together: back to back on one connection, in order, up to 256 in one
-// round trip. The server carries them out in that order, but not as one transaction: other clients' requests may come in
-// between, and one may fail while the next succeeds. A write that a busy server drops is sent again, behind the others. (For
-// all or none see Multi.)
+// Batch is a list of requests that travel together: back to back on one connection, in order, up to
+// 256 in one round trip. The server carries them out in that order, but not as one transaction:
+// other clients' requests may come in between, and one may fail while the next succeeds. A write
+// that a busy server drops is sent again, behind the others. (For all or none see Multi.)
 //
 //	b := s.Batch()
 //	made := b.Create("/jobs/job-", data, session.EphemeralSequential, acl)
 //	jobs := b.List("/jobs") // the new one among them
 //	if err := b.Do(ctx); err != nil {
 //
-// Each method adds a request and returns its Result, and has the contract of Session's method of the same name. A Batch
-// is for one goroutine, and for one Do.
+// Each method adds a request and returns its Result, and has the contract of Session's method of
+// the same name. A Batch is for one goroutine, and for one Do.
 type Batch struct {
 	s     *Session
 	share func(*pipeline.Request) // see Grouped; nil: none may share
@@ -29,16 +29,17 @@ type Batch struct {
 // Batch returns an empty batch.
 func (s *Session) Batch() *Batch { return &Batch{s: s} }
 
-// Grouped is Batch for the packages of this module: the creates, deletes and multis of the batch may share a transaction
-// with those of other such batches. They must come before the batch's reads, which see them, and are carried out in any
-// order among themselves.
+// Grouped is Batch for the packages of this module: the creates, deletes and multis of the batch
+// may share a transaction with those of other such batches. They must come before the batch's
+// reads, which see them, and are carried out in any order among themselves.
 func (s *Session) Grouped() *Batch { return &Batch{s: s, share: (*pipeline.Request).Share} }
 
-// Do sends the requests and waits for their replies, as long as ctx and the session last. A request that is refused
-// before any I/O, for example for a bad path, is not sent; the others are. But if one is too long, or has no room for its
-// ephemeral znodes, none is sent. Reads that lose their reply, and requests that were not sent, are sent again. The error
-// of a write that loses its reply matches ErrUnknownOutcome; the requests behind it may have been carried out or not. Do
-// returns the first Err of the results; nil: everything was carried out.
+// Do sends the requests and waits for their replies, as long as ctx and the session last. A request
+// that is refused before any I/O, for example for a bad path, is not sent; the others are. But if
+// one is too long, or has no room for its ephemeral znodes, none is sent. Reads that lose their
+// reply, and requests that were not sent, are sent again. The error of a write that loses its reply
+// matches ErrUnknownOutcome; the requests behind it may have been carried out or not. Do returns
+// the first Err of the results; nil: everything was carried out.
 func (b *Batch) Do(ctx context.Context) error {
 	return b.s.do(ctx, b.asks...)
 }

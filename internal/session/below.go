@@ -12,9 +12,10 @@ import (
 	"github.com/zklock/locker/internal/session/internal/pipeline"
 )
 
-// Reads of many children of one znode. Other clients have chosen their number, names and data; the names come from the
-// ensemble and are not held to CheckPath. Replies travel in order, so these reads must not delay a heartbeat's reply:
-// they are sent in batches, one batch of one caller at a time, and the bytes of a batch are bounded.
+// Reads of many children of one znode. Other clients have chosen their number, names and data; the
+// names come from the ensemble and are not held to CheckPath. Replies travel in order, so these
+// reads must not delay a heartbeat's reply: they are sent in batches, one batch of one caller at a
+// time, and the bytes of a batch are bounded.
 
 const (
 	batchBytes    = 1 << 20 // of a batch's requests and expected replies: 600 KB/s carry it in two seconds
@@ -29,9 +30,10 @@ type Node struct {
 	Err  error // why there is nothing else: zk.ErrNoNode, zk.ErrNoAuth
 }
 
-// StatsBelow returns the Stats of dir's children names, in the order of names. If the server refuses one, that Node's Err
-// says why. The names may be any that a list of dir has returned. It blocks for a round trip per batch of 128 (fewer if
-// the names are long); between batches it waits for other calls of StatsBelow and ReadBelow in this session.
+// StatsBelow returns the Stats of dir's children names, in the order of names. If the server
+// refuses one, that Node's Err says why. The names may be any that a list of dir has returned. It
+// blocks for a round trip per batch of 128 (fewer if the names are long); between batches it waits
+// for other calls of StatsBelow and ReadBelow in this session.
 func (s *Session) StatsBelow(ctx context.Context, dir string, names []string) ([]Node, error) {
 	if err := checkNamed(dir); err != nil {
 		return nil, err
@@ -47,9 +49,10 @@ func (s *Session) StatsBelow(ctx context.Context, dir string, names []string) ([
 	return nodes, nil
 }
 
-// ReadBelow reads the Stats of dir's children names, then the data of those for which want returns true. want is called
-// once for each child that exists, in order, and again for a child whose data have grown since: if it then returns false,
-// the data are left out. Otherwise it is like StatsBelow, with two round trips instead of one.
+// ReadBelow reads the Stats of dir's children names, then the data of those for which want returns
+// true. want is called once for each child that exists, in order, and again for a child whose data
+// have grown since: if it then returns false, the data are left out. Otherwise it is like
+// StatsBelow, with two round trips instead of one.
 func (s *Session) ReadBelow(ctx context.Context, dir string, names []string, want func(zk.Stat) bool) ([]Node, error) {
 	nodes, err := s.StatsBelow(ctx, dir, names)
 	if err != nil {
@@ -82,8 +85,9 @@ func (s *Session) ReadBelow(ctx context.Context, dir string, names []string, wan
 
 var errOthersRead = errors.New("waiting for other reads of many znodes")
 
-// readMany reads dir's children names, and passes each answer to take; err is the server's refusal. sizes are the expected
-// lengths of the data. If take returns false, since a reply was longer than it wants, the rest is read one at a time.
+// readMany reads dir's children names, and passes each answer to take; err is the server's refusal.
+// sizes are the expected lengths of the data. If take returns false, since a reply was longer than
+// it wants, the rest is read one at a time.
 func readMany[T any](ctx context.Context, s *Session, dir string, names []string, sizes []int,
 	ask func(path string) *Result[T], take func(i int, value T, err error) bool,
 ) error {
@@ -131,8 +135,8 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 	return nil
 }
 
-// pathBelow returns the path of dir's child name. It refuses a name that would lead to another znode; no correct server
-// lists one.
+// pathBelow returns the path of dir's child name. It refuses a name that would lead to another
+// znode; no correct server lists one.
 func pathBelow(dir, name string) (string, error) {
 	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
 		return "", fmt.Errorf("%w: the server has listed a child %q", ErrPath, name)

@@ -28,32 +28,37 @@ const (
 	DefaultJuteMaxBuffer = 0xfffff
 )
 
-// Limits of Config.Timeout. Servers of a usual configuration grant no less, and a garbage collection could cost a shorter
-// session; no lock needs more, and the wire format (milliseconds in 32 bits) ends at 24 days.
+// Limits of Config.Timeout. Servers of a usual configuration grant no less, and a garbage
+// collection could cost a shorter session; no lock needs more, and the wire format (milliseconds in
+// 32 bits) ends at 24 days.
 const maxTimeout = 24 * time.Hour
 
-// Auth is one set of credentials, such as {"digest", []byte("user:password")}. The scheme digest needs a user and a colon.
+// Auth is one set of credentials, such as {"digest", []byte("user:password")}. The scheme digest
+// needs a user and a colon.
 type Auth = link.Auth
 
 // Config says how Open opens a session. The zero value of each field means its default.
 type Config struct {
-	// Timeout is the session timeout to ask for; the server may grant another one (Session.Timeout). From 100 ms to 24 h;
-	// default 10 s.
+	// Timeout is the session timeout to ask for; the server may grant another one
+	// (Session.Timeout). From 100 ms to 24 h; default 10 s.
 	Timeout time.Duration
 
-	// TickTime is the ensemble's tickTime, or more. A request counts for the lease only when its server has had two ticks
-	// to report to the leader: too small a value is unsafe, too large a one shortens the lease. A server that grants a
-	// session timeout below one tick is refused, since the tick can't be the ensemble's. Default: half of what the first
-	// server grants a session that asks for least, which is two ticks unless its minSessionTimeout is set (TickTime).
+	// TickTime is the ensemble's tickTime, or more. A request counts for the lease only when its
+	// server has had two ticks to report to the leader: too small a value is unsafe, too large a
+	// one shortens the lease. A server that grants a session timeout below one tick is refused,
+	// since the tick can't be the ensemble's. Default: half of what the first server grants a
+	// session that asks for least, which is two ticks unless its minSessionTimeout is set
+	// (TickTime).
 	TickTime time.Duration
 
-	// JuteMaxBuffer is the longest request, in bytes, that the servers accept: their jute.maxbuffer. A longer one would cost
-	// the connection at every attempt, so it is refused before it is sent (ErrTooLarge). Set it when the servers' limit is
-	// not the default. From 1,024 to 2^31−1; default 1,048,575.
+	// JuteMaxBuffer is the longest request, in bytes, that the servers accept: their
+	// jute.maxbuffer. A longer one would cost the connection at every attempt, so it is refused
+	// before it is sent (ErrTooLarge). Set it when the servers' limit is not the default. From
+	// 1,024 to 2^31−1; default 1,048,575.
 	JuteMaxBuffer int
 
-	// CreateChroot lets CreateAll create a missing chroot. Otherwise that is an error: with a misspelt chroot, locks would
-	// not exclude other clients.
+	// CreateChroot lets CreateAll create a missing chroot. Otherwise that is an error: with a
+	// misspelt chroot, locks would not exclude other clients.
 	CreateChroot bool
 
 	// Auth is presented on every connection before anything else.
@@ -68,11 +73,13 @@ type Config struct {
 	// Dial, when set, opens the connections and resolves the names; TLS runs on top of it.
 	Dial Dialer
 
-	// Logger, when set, logs connections and the session's end at level Info, and a lost connection at level Warn.
+	// Logger, when set, logs connections and the session's end at level Info, and a lost connection
+	// at level Warn.
 	Logger *slog.Logger
 
-	// OnState, when set, is called for every change of State, in order, by one goroutine of the session. Close joins that, so
-	// OnState must not call Close. Of more than 64 changes that wait for it, the oldest are dropped.
+	// OnState, when set, is called for every change of State, in order, by one goroutine of the
+	// session. Close joins that, so OnState must not call Close. Of more than 64 changes that wait
+	// for it, the oldest are dropped.
 	OnState func(Change)
 }
 
@@ -117,18 +124,21 @@ func (c Config) check(connect string) (config, error) {
 
 // Failures that a call's arguments cause.
 var (
-	// ErrPath matches the error for a path that ZooKeeper would refuse; the message names the path and the rule.
+	// ErrPath matches the error for a path that ZooKeeper would refuse; the message names the path
+	// and the rule.
 	ErrPath = errors.New("session: bad path")
 
-	// ErrConfig matches the error for a connect string or Config that can't work; the message names the value and the rule.
+	// ErrConfig matches the error for a connect string or Config that can't work; the message names
+	// the value and the rule.
 	ErrConfig = errors.New("session: bad configuration")
 )
 
 const defaultPort = "2181"
 
-// ParseConnect splits a connect string, "zk1:2181,zk2:2181,zk3:2181/chroot", into its servers (host:port; default port 2181)
-// and its chroot (default ""), which stands once, after the last server. Space around a server is ignored. An IPv6 address is
-// written in brackets. What is accepted means the same to ZooKeeper's Java client. The error matches ErrConfig, or ErrPath for
+// ParseConnect splits a connect string, "zk1:2181,zk2:2181,zk3:2181/chroot", into its servers
+// (host:port; default port 2181) and its chroot (default ""), which stands once, after the last
+// server. Space around a server is ignored. An IPv6 address is written in brackets. What is
+// accepted means the same to ZooKeeper's Java client. The error matches ErrConfig, or ErrPath for
 // the chroot, and names the part and the rule. No I/O.
 func ParseConnect(connect string) (servers []string, chroot string, err error) {
 	if scheme, _, ok := strings.Cut(connect, "://"); ok {
@@ -156,8 +166,8 @@ func ParseConnect(connect string) (servers []string, chroot string, err error) {
 	return servers, chroot, nil
 }
 
-// checkChroot refuses a chroot that most likely says something else than what its writer meant: two clients that mean the same
-// lock would then have two locks.
+// checkChroot refuses a chroot that most likely says something else than what its writer meant: two
+// clients that mean the same lock would then have two locks.
 func checkChroot(connect, chroot string) error {
 	rule := ""
 	switch {
@@ -206,13 +216,14 @@ func parseServer(h string) (addr, rule string) {
 	return net.JoinHostPort(host, port), ""
 }
 
-// maxPath keeps a path, with a name of ours behind it, well below the server's packet limit (1 MB by default) and short
-// enough for tools to show.
+// maxPath keeps a path, with a name of ours behind it, well below the server's packet limit (1 MB
+// by default) and short enough for tools to show.
 const maxPath = 4096
 
-// CheckPath returns an error if ZooKeeper, or this package, refuses path; it matches ErrPath and names path and rule. A path
-// begins with a slash, does not end with one (except the root), has no empty, "." or ".." component, is UTF-8 without
-// control characters, surrogates and other code points that ZooKeeper excludes, and has at most 4,096 bytes. No I/O.
+// CheckPath returns an error if ZooKeeper, or this package, refuses path; it matches ErrPath and
+// names path and rule. A path begins with a slash, does not end with one (except the root), has no
+// empty, "." or ".." component, is UTF-8 without control characters, surrogates and other code
+// points that ZooKeeper excludes, and has at most 4,096 bytes. No I/O.
 func CheckPath(path string) error {
 	err := checkNamed(path)
 	switch {
@@ -226,9 +237,10 @@ func CheckPath(path string) error {
 	return err
 }
 
-// checkNamed is the part of CheckPath that also applies where a znode is read, watched, changed or deleted: the path must
-// lead to one znode. The other rules do not apply there, since other clients chose those names: a contender with a name
-// of 10,000 bytes has to be waited for, shown and removed like any other.
+// checkNamed is the part of CheckPath that also applies where a znode is read, watched, changed or
+// deleted: the path must lead to one znode. The other rules do not apply there, since other clients
+// chose those names: a contender with a name of 10,000 bytes has to be waited for, shown and
+// removed like any other.
 func checkNamed(path string) error {
 	switch {
 	case path == "":
@@ -251,8 +263,9 @@ func checkNamed(path string) error {
 	return nil
 }
 
-// excluded reports whether ZooKeeper's PathUtils refuses r: controls, the private use area, specials. Code points above
-// the basic plane reach the Java server as surrogate pairs, which it refuses as well.
+// excluded reports whether ZooKeeper's PathUtils refuses r: controls, the private use area,
+// specials. Code points above the basic plane reach the Java server as surrogate pairs, which it
+// refuses as well.
 func excluded(r rune) bool {
 	return r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 }

@@ -35,8 +35,9 @@ func (s *Session) newConnection(netConn net.Conn, server string, limit time.Dura
 
 // What a conn reports to its session, without its mutex held.
 
-// MayConnect checks the connect request for session id that is about to be sent, and returns the last zxid seen. After an
-// expiry the driver asks for a new session by itself, and would run in it what was meant for the old one: that is refused.
+// MayConnect checks the connect request for session id that is about to be sent, and returns the
+// last zxid seen. After an expiry the driver asks for a new session by itself, and would run in it
+// what was meant for the old one: that is refused.
 func (c *connection) MayConnect(id int64, sent time.Time) (zxid int64, err error) {
 	s := c.s
 	c.began = sent
@@ -86,8 +87,8 @@ func (c *connection) Shaken(r wire.ConnectResponse, sent time.Time) error {
 	return nil
 }
 
-// Up opens c for requests, after those that restore the watches. False: the session is over, or c has failed. If c fails
-// meanwhile, Down waits for mu and takes c out of use.
+// Up opens c for requests, after those that restore the watches. False: the session is over, or c
+// has failed. If c fails meanwhile, Down waits for mu and takes c out of use.
 func (c *connection) Up() bool {
 	s := c.s
 	if !s.watches.Attach(c.Conn) {
@@ -134,8 +135,8 @@ func (c *connection) Down(err error) {
 	s.dialer.Failed(c.Server, err)
 }
 
-// Notified takes a notification. Servers before 3.9 send no zxid: the event may then be later than any zxid that we can
-// name to the next server, and that server may not have seen it yet.
+// Notified takes a notification. Servers before 3.9 send no zxid: the event may then be later than
+// any zxid that we can name to the next server, and that server may not have seen it yet.
 func (c *connection) Notified(event zk.EventType, path string, zxid int64) bool {
 	s := c.s
 	if event == zk.EventNodeDeleted {
@@ -166,7 +167,8 @@ func (c *connection) Spawn(fn func()) bool { return c.s.spawn(fn) }
 func (c *connection) CredentialsRefused(err error) { c.s.end(err) }
 func (c *connection) NotClosed(err error)          { c.s.dialer.Failed(c.Server, err) }
 
-// Replied counts the reply to r, with the verdict code, which arrived at time at. An error gives up c.
+// Replied counts the reply to r, with the verdict code, which arrived at time at. An error gives up
+// c.
 func (c *connection) Replied(r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time) error {
 	err := c.replied(r, header, code, at)
 	if err == nil && r.Op != wire.OpPing {
@@ -192,8 +194,8 @@ func (c *connection) replied(r *pipeline.Request, header wire.ReplyHeader, code 
 	if r.Op == wire.OpAuth || r.Op == wire.OpSASL || r.Op == wire.OpClose || code == wire.CodeUnreadable {
 		return nil // credentials do not touch the session, close ends it, and an unreadable reply proves nothing
 	}
-	// Only refusals by the last request processor prove that the leader was asked. One with enableEagerACLCheck comes from a
-	// follower's first, and without a zxid.
+	// Only refusals by the last request processor prove that the leader was asked. One with
+	// enableEagerACLCheck comes from a follower's first, and without a zxid.
 	leader := wire.ThroughLeader(r.Op) && r.Op != wire.OpSync && header.Zxid > 0 && (code == wire.CodeOK || code <= wire.CodeNoNode && code >= -111)
 	s.mu.Lock()
 	defer s.mu.Unlock()

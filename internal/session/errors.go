@@ -25,8 +25,9 @@ var (
 	ErrUnreachable    = failure.ErrUnreachable
 )
 
-// ErrSessionFull matches the error for a create that would bring the paths of the session's ephemeral znodes above
-// 512 KB, or half of Config.JuteMaxBuffer if that is less; nothing was sent. The error has the figures.
+// ErrSessionFull matches the error for a create that would bring the paths of the session's
+// ephemeral znodes above 512 KB, or half of Config.JuteMaxBuffer if that is less; nothing was sent.
+// The error has the figures.
 var ErrSessionFull = ephemeral.ErrSessionFull
 
 // OpError is the error of one operation on the ensemble.
@@ -36,13 +37,15 @@ func (s *Session) ended(ctx context.Context, what error) error {
 	return failure.Ended(ctx, s.Err(), what)
 }
 
-// Doubt remembers, while a write is repeated, that an attempt may have been carried out. The zero value is ready.
+// Doubt remembers, while a write is repeated, that an attempt may have been carried out. The zero
+// value is ready.
 type Doubt struct{ unknown bool }
 
 // Note notes the error of one attempt.
 func (d *Doubt) Note(err error) { d.unknown = d.unknown || errors.Is(err, failure.ErrUnknownOutcome) }
 
-// Add returns err, that of the last attempt, so that it matches ErrUnknownOutcome if any attempt's did.
+// Add returns err, that of the last attempt, so that it matches ErrUnknownOutcome if any attempt's
+// did.
 func (d *Doubt) Add(err error) error {
 	if err == nil || !d.unknown || errors.Is(err, failure.ErrUnknownOutcome) {
 		return err

@@ -16,11 +16,11 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// A session has one heartbeat, however many locks it holds. It gives up a conn whose server has owed
-// an answer for too long (Keeper.Patience), or on which the lease can't be confirmed in time
+// A session has one heartbeat, however many locks it holds. It gives up a conn whose server has
+// owed an answer for too long (Keeper.Patience), or on which the lease can't be confirmed in time
 // (Keeper.NeedsNewConn). It sends pings, which cost the leader nothing. While the session is
-// retained, it also sends the writes that confirm the lease (beatLocked, Keeper.BeatDue): each checks
-// a znode of one Retention.
+// retained, it also sends the writes that confirm the lease (beatLocked, Keeper.BeatDue): each
+// checks a znode of one Retention.
 
 // Beat does what is due on c, which is open, and returns the time until more is due. The conn's
 // writer calls it then.
@@ -76,8 +76,8 @@ func (c *connection) beatLocked(now time.Time) *pipeline.Request {
 	return req
 }
 
-// beatDueLocked returns the time until the next heartbeat on c is due. If toCheck is empty, none ever
-// is: the loss of all that was held has been reported.
+// beatDueLocked returns the time until the next heartbeat on c is due. If toCheck is empty, none
+// ever is: the loss of all that was held has been reported.
 func (c *connection) beatDueLocked(now time.Time) time.Duration {
 	if c.s.toCheck.Len() == 0 {
 		return math.MaxInt64
@@ -85,8 +85,8 @@ func (c *connection) beatDueLocked(now time.Time) time.Duration {
 	return c.s.lease.BeatDue(now, c.lastWrite)
 }
 
-// Retention is one lock's claim that the session's lease is kept: see Session.Retain. Its methods may be called
-// concurrently.
+// Retention is one lock's claim that the session's lease is kept: see Session.Retain. Its methods
+// may be called concurrently.
 type Retention struct {
 	s *Session
 
@@ -98,14 +98,16 @@ type Retention struct {
 	onMissing func(node string)
 }
 
-// Retain marks the session as protecting a lock: until Release its lease is confirmed through the leader by heartbeats, each of
-// which checks one of the znodes retained, and the session is over, for its holders, when the confirmed lease is. Each lock
-// releases only its own Retention; with a counter, a second Release would end the protection of another lock.
+// Retain marks the session as protecting a lock: until Release its lease is confirmed through the
+// leader by heartbeats, each of which checks one of the znodes retained, and the session is over,
+// for its holders, when the confirmed lease is. Each lock releases only its own Retention; with a
+// counter, a second Release would end the protection of another lock.
 //
-// nodes, one at least, are ephemeral znodes of the session, which exist only together: heartbeats check them in turn. When
-// Retain returns nil, SafeUntil is at least an eighth of the timeout ahead. Mostly it is already, and nothing is sent; after a
-// long time without a write it takes one round trip to the leader. An error says that the session, or ctx, ended first, or
-// that there is no such znode (zk.ErrNoNode); then there is nothing to Release.
+// nodes, one at least, are ephemeral znodes of the session, which exist only together: heartbeats
+// check them in turn. When Retain returns nil, SafeUntil is at least an eighth of the timeout
+// ahead. Mostly it is already, and nothing is sent; after a long time without a write it takes one
+// round trip to the leader. An error says that the session, or ctx, ended first, or that there is
+// no such znode (zk.ErrNoNode); then there is nothing to Release.
 func (s *Session) Retain(ctx context.Context, nodes ...string) (*Retention, error) {
 	for checked := false; ; checked = true {
 		if err := s.Err(); err != nil {
@@ -152,8 +154,8 @@ func (r *Retention) Release() {
 	r.s.lease.Release()
 }
 
-// OnMissing has fn called, in a goroutine of the session's, should a heartbeat find one of the znodes missing, or have found it
-// so already. The next heartbeats check the znodes of others.
+// OnMissing has fn called, in a goroutine of the session's, should a heartbeat find one of the
+// znodes missing, or have found it so already. The next heartbeats check the znodes of others.
 func (r *Retention) OnMissing(fn func(node string)) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()

@@ -13,9 +13,10 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// Multi carries out several writes in one transaction: all or none. Otherwise it is like the other writes. Nil: everything was
-// done. If the server refused, nothing was done, and the error is that of the operation that failed. In both cases each
-// operation has a response, which says whether it failed.
+// Multi carries out several writes in one transaction: all or none. Otherwise it is like the other
+// writes. Nil: everything was done. If the server refused, nothing was done, and the error is that
+// of the operation that failed. In both cases each operation has a response, which says whether it
+// failed.
 func (s *Session) Multi(ctx context.Context, ops ...Op) ([]zk.MultiResponse, error) {
 	tx, err := one(ctx, s, s.multi(ops))
 	return tx.Responses, err
@@ -57,7 +58,8 @@ func (s *Session) decodeTransaction(r *pipeline.Request) (Transaction, error) {
 	resps, codes := s.decodeMulti(d, len(r.Touches))
 	failed := -1
 	for i, code := range codes {
-		// Operations before the failed one are "rolled back" (0 on the wire), those behind it have "runtime inconsistency".
+		// Operations before the failed one are "rolled back" (0 on the wire), those behind it have
+		// "runtime inconsistency".
 		if code != wire.CodeOK && (failed < 0 || codes[failed] == wire.CodeInconsistent) {
 			failed = i
 		}
@@ -138,9 +140,10 @@ func (s *Session) decodeMulti(d *wire.Decoder, n int) (resps []zk.MultiResponse,
 	return resps, codes
 }
 
-// check returns the write that confirms the lease: a multi that checks that node exists. It changes nothing, but a majority
-// has to acknowledge it. A multi without an operation would not do: servers carry it out without a look at the session. A
-// refusal, because the znode is gone or we may not read it, confirms too: the leader checks the session first.
+// check returns the write that confirms the lease: a multi that checks that node exists. It changes
+// nothing, but a majority has to acknowledge it. A multi without an operation would not do: servers
+// carry it out without a look at the session. A refusal, because the znode is gone or we may not
+// read it, confirms too: the leader checks the session first.
 func (s *Session) check(name, node string) *Result[Transaction] {
 	r := pipeline.NewRequest(wire.OpMulti, name, node)
 	// A path that CheckPath refuses is sent all the same: another client may have named the znode.
@@ -149,8 +152,9 @@ func (s *Session) check(name, node string) *Result[Transaction] {
 	return s.transaction(r)
 }
 
-// Settle is Sync by a write without an effect, which a majority has to confirm: a leader that has been deposed, and does not
-// know it, answers a Sync. A refusal by the leader is such an answer, too.
+// Settle is Sync by a write without an effect, which a majority has to confirm: a leader that has
+// been deposed, and does not know it, answers a Sync. A refusal by the leader is such an answer,
+// too.
 func (s *Session) Settle(ctx context.Context, path string) error {
 	err := checkNamed(path)
 	if err == nil {

@@ -16,14 +16,16 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// The operations below have this contract in common. Nil: the server has answered yes. They block for one round trip and,
-// while there is no connection, until there is one; they return promptly when ctx or the session ends. Reads are repeated
-// when the connection breaks. A write is sent once: if its reply is lost, or ctx ends after it was sent, or a server in
-// trouble answers it, the error matches ErrUnknownOutcome. A write that would make ephemeral znodes for which the session has
-// no room is not sent (ErrSessionFull). Refusals are the driver's errors (zk.ErrNoNode, …) inside an OpError. A bad path is
-// refused before any I/O (ErrPath): by all rules of CheckPath where a znode is made, and in a multi; elsewhere by those on
-// slashes and relative components only, since other clients have named the znodes. Calls may be concurrent; those of one
-// goroutine, one after the other, are carried out in that order. For several at once see Batch.
+// The operations below have this contract in common. Nil: the server has answered yes. They block
+// for one round trip and, while there is no connection, until there is one; they return promptly
+// when ctx or the session ends. Reads are repeated when the connection breaks. A write is sent
+// once: if its reply is lost, or ctx ends after it was sent, or a server in trouble answers it, the
+// error matches ErrUnknownOutcome. A write that would make ephemeral znodes for which the session
+// has no room is not sent (ErrSessionFull). Refusals are the driver's errors (zk.ErrNoNode, …)
+// inside an OpError. A bad path is refused before any I/O (ErrPath): by all rules of CheckPath
+// where a znode is made, and in a multi; elsewhere by those on slashes and relative components
+// only, since other clients have named the znodes. Calls may be concurrent; those of one goroutine,
+// one after the other, are carried out in that order. For several at once see Batch.
 
 // None is the answer to a request that only succeeds or fails.
 type None struct{}
@@ -91,11 +93,12 @@ func (s *Session) SetACL(ctx context.Context, path string, acl []zk.ACL, version
 	}, (*wire.Decoder).Stat))
 }
 
-// Sync waits until the connected server has caught up with the leader: reads after it see what the leader had carried out
-// when it was asked. That leaves a gap of milliseconds: a client of a follower may have its answer just before the leader
-// itself has carried out the write, and a leader does not wait for that when a client of its own asks for a sync. (ZooKeeper
-// 3.8.0: 24 of 3,000 reads behind such a sync missed a write that was acknowledged elsewhere, and none on another follower.)
-// Reads behind a write of one's own miss nothing that was acknowledged before.
+// Sync waits until the connected server has caught up with the leader: reads after it see what the
+// leader had carried out when it was asked. That leaves a gap of milliseconds: a client of a
+// follower may have its answer just before the leader itself has carried out the write, and a
+// leader does not wait for that when a client of its own asks for a sync. (ZooKeeper 3.8.0: 24 of
+// 3,000 reads behind such a sync missed a write that was acknowledged elsewhere, and none on
+// another follower.) Reads behind a write of one's own miss nothing that was acknowledged before.
 func (s *Session) Sync(ctx context.Context, path string) error {
 	_, err := one(ctx, s, s.sync(path))
 	return err
@@ -157,9 +160,10 @@ func (s *Session) create(path string, data []byte, mode Mode, acl []zk.ACL) *Res
 	return s.createFull(s.cfg.join(path), path, data, mode, acl)
 }
 
-// CreateAll makes path and its missing parents. The parents are persistent; path is of the given mode, Persistent or
-// Container. A missing chroot is an error (ErrConfig), or with Config.CreateChroot is made as well. A znode that exists is
-// left as it is, whatever its kind. Any number of clients may do this at once.
+// CreateAll makes path and its missing parents. The parents are persistent; path is of the given
+// mode, Persistent or Container. A missing chroot is an error (ErrConfig), or with
+// Config.CreateChroot is made as well. A znode that exists is left as it is, whatever its kind. Any
+// number of clients may do this at once.
 func (s *Session) CreateAll(ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL) error {
 	return s.createAll(ctx, s.Batch, path, data, mode, acl)
 }
@@ -183,8 +187,8 @@ func (s *Session) createAll(ctx context.Context, batch func() *Batch, path strin
 	return s.createPath(ctx, batch, s.cfg.join(path), chroot, data, mode, acl)
 }
 
-// createPath makes the znode full, but not the first chroot bytes of its path. It tries full first: usually only that is
-// missing, and the parents may be closed to us.
+// createPath makes the znode full, but not the first chroot bytes of its path. It tries full first:
+// usually only that is missing, and the parents may be closed to us.
 func (s *Session) createPath(ctx context.Context, batch func() *Batch, full string, chroot int, data []byte, mode Mode, acl []zk.ACL) error {
 	var before Doubt
 	for {
@@ -218,8 +222,8 @@ func (s *Session) checkChroot(ctx context.Context) error {
 	return err
 }
 
-// createOne makes the znode full, a path with the chroot. Below a parent that is closed to us, the server refuses the create
-// even if the znode exists, which is all that matters then.
+// createOne makes the znode full, a path with the chroot. Below a parent that is closed to us, the
+// server refuses the create even if the znode exists, which is all that matters then.
 func (s *Session) createOne(ctx context.Context, batch func() *Batch, full string, data []byte, mode Mode, acl []zk.ACL) error {
 	path := s.cfg.strip(full)
 	b := batch()
@@ -235,16 +239,18 @@ func (s *Session) createOne(ctx context.Context, batch func() *Batch, full strin
 	return nil
 }
 
-// EphemeralBytes returns how much of the room for ephemeral znodes is used (ErrSessionFull): by ephemeral znodes that exist or
-// may exist.
+// EphemeralBytes returns how much of the room for ephemeral znodes is used (ErrSessionFull): by
+// ephemeral znodes that exist or may exist.
 func (s *Session) EphemeralBytes() int { return s.ephemerals.Bytes() }
 
-// Found records the outcome of creates of path, sequential and ephemeral, that was unknown, after a search: made is the znode's
-// path and czxid its czxid, or "" when there is none. No other caller may use path.
+// Found records the outcome of creates of path, sequential and ephemeral, that was unknown, after a
+// search: made is the znode's path and czxid its czxid, or "" when there is none. No other caller
+// may use path.
 func (s *Session) Found(path, made string, czxid int64) { s.ephemerals.Found(path, made, czxid) }
 
-// Gone records that the ephemeral znode path is gone for good, by other evidence than an answer about it: for example, a
-// transaction's reply was lost, and another znode proves that it was carried out.
+// Gone records that the ephemeral znode path is gone for good, by other evidence than an answer
+// about it: for example, a transaction's reply was lost, and another znode proves that it was
+// carried out.
 func (s *Session) Gone(path string) { s.ephemerals.Gone(path, math.MaxInt64, true) }
 
 func checkCreate(path string, mode Mode) error {
@@ -288,8 +294,9 @@ func (s *Session) decodeCreated(r *pipeline.Request) (Created, error) {
 
 var errOtherPath = errors.New("the path of another znode")
 
-// mayHaveMade reports whether a create of want can have made path: want itself, or want with a number of 32 bits and at
-// least ten digits. Accepting another path would adopt a foreign znode and leak ours.
+// mayHaveMade reports whether a create of want can have made path: want itself, or want with a
+// number of 32 bits and at least ten digits. Accepting another path would adopt a foreign znode and
+// leak ours.
 func mayHaveMade(want, path string) bool {
 	number, ok := strings.CutPrefix(path, want)
 	if !ok || number == "" {
@@ -299,8 +306,9 @@ func mayHaveMade(want, path string) bool {
 	return err == nil && number == fmt.Sprintf("%010d", n)
 }
 
-// Grants reports whether a znode that this session makes with acl certainly grants perm to this session: to all clients, to
-// its creator (scheme "auth"), or to a user of its digest credentials. If false, another scheme may still grant it.
+// Grants reports whether a znode that this session makes with acl certainly grants perm to this
+// session: to all clients, to its creator (scheme "auth"), or to a user of its digest credentials.
+// If false, another scheme may still grant it.
 func (s *Session) Grants(acl []zk.ACL, perm int32) bool {
 	return slices.ContainsFunc(acl, func(a zk.ACL) bool {
 		if a.Perms&perm != perm {

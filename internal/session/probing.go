@@ -12,12 +12,14 @@ import (
 	"github.com/zklock/locker/internal/session/internal/probe"
 )
 
-// What is asked of one server outside of any session that holds a lock: its tick, by each client, and the rest by a doctor.
+// What is asked of one server outside of any session that holds a lock: its tick, by each client,
+// and the rest by a doctor.
 
 const maxWords = 8 << 20 // bytes of an answer to a four-letter word; that to "cons" grows with the server's clients
 
-// FourLetter sends a four-letter word to the server at host:port, on a connection of its own, dialled by conf, and returns
-// the answer, which may say that the word is not allowed. It blocks until the server closes the connection, or ctx ends.
+// FourLetter sends a four-letter word to the server at host:port, on a connection of its own,
+// dialled by conf, and returns the answer, which may say that the word is not allowed. It blocks
+// until the server closes the connection, or ctx ends.
 func FourLetter(ctx context.Context, conf Config, server, word string) (answer string, err error) {
 	conn, err := conf.dialAlone(ctx, server)
 	if err != nil {
@@ -37,8 +39,8 @@ func FourLetter(ctx context.Context, conf Config, server, word string) (answer s
 // Probe is a separate session, on one connection.
 type Probe = probe.Probe
 
-// OpenProbe opens a session with the server at host:port and asks for timeout, not conf's. ctx bounds the probe's whole
-// life. No credentials are presented.
+// OpenProbe opens a session with the server at host:port and asks for timeout, not conf's. ctx
+// bounds the probe's whole life. No credentials are presented.
 func OpenProbe(ctx context.Context, conf Config, server string, timeout time.Duration) (*probe.Probe, error) {
 	sent := time.Now()
 	conn, err := conf.dialAlone(ctx, server)
@@ -48,9 +50,10 @@ func OpenProbe(ctx context.Context, conf Config, server string, timeout time.Dur
 	return probe.New(conn, timeout, sent)
 }
 
-// findTick finds out the tick of the servers, unless it is known: a server that is asked for the least timeout grants two
-// ticks. (It grants more if its minSessionTimeout is above that, or its tick below MinTimeout/2: then the tick is taken for
-// longer than it is, which is safe.) That costs one connection, and the creation and the end of one session.
+// findTick finds out the tick of the servers, unless it is known: a server that is asked for the
+// least timeout grants two ticks. (It grants more if its minSessionTimeout is above that, or its
+// tick below MinTimeout/2: then the tick is taken for longer than it is, which is safe.) That costs
+// one connection, and the creation and the end of one session.
 func (s *Session) findTick(server string, limit time.Duration) error {
 	if s.TickTime() > 0 {
 		return nil

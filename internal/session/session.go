@@ -22,8 +22,8 @@ import (
 	"github.com/zklock/locker/internal/session/internal/watch"
 )
 
-// Session is one ZooKeeper session: it survives the loss of connections and servers, and ends once, for good. Its methods
-// may be called concurrently.
+// Session is one ZooKeeper session: it survives the loss of connections and servers, and ends once,
+// for good. Its methods may be called concurrently.
 type Session struct {
 	cfg        config
 	clock      clock.Clock
@@ -62,12 +62,14 @@ type Session struct {
 	backoff backoff
 }
 
-// Open opens a session with the ensemble of the connect string ("zk1:2181,zk2:2181/chroot") and waits for its first
-// connection. The session outlives ctx, which bounds this call only; Close ends it.
+// Open opens a session with the ensemble of the connect string ("zk1:2181,zk2:2181/chroot") and
+// waits for its first connection. The session outlives ctx, which bounds this call only; Close ends
+// it.
 //
-// After an error nothing is left but, at worst, a session without znodes, which the ensemble ends after its timeout. A
-// connect string, path or Config that can't work is refused before any I/O (ErrConfig, ErrPath). If ctx ends first, the
-// error matches ctx's and says what each server that was tried answered. ErrAuth: the ensemble refused the credentials.
+// After an error nothing is left but, at worst, a session without znodes, which the ensemble ends
+// after its timeout. A connect string, path or Config that can't work is refused before any I/O
+// (ErrConfig, ErrPath). If ctx ends first, the error matches ctx's and says what each server that
+// was tried answered. ErrAuth: the ensemble refused the credentials.
 func Open(ctx context.Context, connect string, conf Config) (*Session, error) {
 	s, err := Start(connect, conf)
 	if err != nil {
@@ -80,8 +82,8 @@ func Open(ctx context.Context, connect string, conf Config) (*Session, error) {
 	return s, nil
 }
 
-// Start is Open without waiting: the session connects in the background, and its operations wait for that. An error is about
-// the connect string or conf; no I/O was done.
+// Start is Open without waiting: the session connects in the background, and its operations wait
+// for that. An error is about the connect string or conf; no I/O was done.
 func Start(connect string, conf Config) (*Session, error) {
 	cfg, err := conf.check(connect)
 	if err != nil {
@@ -177,18 +179,19 @@ func (s *Session) Timeout() time.Duration {
 	return cmp.Or(s.granted, s.cfg.Timeout)
 }
 
-// TickTime returns the servers' tick that the lease allows for: Config's or, without one, half of the least session timeout
-// that a server grants; 0 before that is known.
+// TickTime returns the servers' tick that the lease allows for: Config's or, without one, half of
+// the least session timeout that a server grants; 0 before that is known.
 func (s *Session) TickTime() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lease.Tick()
 }
 
-// SafeUntil returns the instant, on the local clock, before which the ensemble can't have ended the session by itself, as
-// far as its leader has confirmed. While a lock is held it advances with every heartbeat; otherwise only with writes, and
-// may be past. A session that is closed by force ends earlier. It moves back only if a server that was asked to take the
-// session over has not answered, since that server may have granted a shorter timeout.
+// SafeUntil returns the instant, on the local clock, before which the ensemble can't have ended the
+// session by itself, as far as its leader has confirmed. While a lock is held it advances with
+// every heartbeat; otherwise only with writes, and may be past. A session that is closed by force
+// ends earlier. It moves back only if a server that was asked to take the session over has not
+// answered, since that server may have granted a shorter timeout.
 func (s *Session) SafeUntil() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,14 +208,17 @@ func (s *Session) Server() string {
 	return s.conn.Server
 }
 
-// Done is closed when the session has ended, or may have: the ensemble said so, its lease has expired, or it was closed.
+// Done is closed when the session has ended, or may have: the ensemble said so, its lease has
+// expired, or it was closed.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
-// Err returns nil while the session lasts, then why it ended: ErrExpired, ErrLeaseExpired, ErrAuth or ErrClosed.
+// Err returns nil while the session lasts, then why it ended: ErrExpired, ErrLeaseExpired, ErrAuth
+// or ErrClosed.
 func (s *Session) Err() error { return context.Cause(s.ctx) }
 
-// Alive returns Err after a look at the clock, without waiting for a timer to notice that the lease has expired: after a stop
-// of the whole process that may take a moment. It takes no mutex and allocates nothing.
+// Alive returns Err after a look at the clock, without waiting for a timer to notice that the lease
+// has expired: after a stop of the whole process that may take a moment. It takes no mutex and
+// allocates nothing.
 func (s *Session) Alive() error {
 	if s.ctx.Err() == nil {
 		if s.deadline.Left() > 0 {
@@ -226,17 +232,17 @@ func (s *Session) Alive() error {
 // Context returns a context that ends with the session; its cause is Err.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Close ends the session, and with it its ephemeral znodes: at once if a server is connected, else when the ensemble expires
-// it. It returns when everything that the session had running has ended, after about 2 s at the latest. It may be called
-// more than once, and always returns nil.
+// Close ends the session, and with it its ephemeral znodes: at once if a server is connected, else
+// when the ensemble expires it. It returns when everything that the session had running has ended,
+// after about 2 s at the latest. It may be called more than once, and always returns nil.
 func (s *Session) Close() error {
 	s.end(failure.ErrClosed)
 	<-s.joined
 	return nil
 }
 
-// Go runs fn in a goroutine of the session: ctx ends with it, and Close joins it. False: the session is over, and fn is not
-// run.
+// Go runs fn in a goroutine of the session: ctx ends with it, and Close joins it. False: the
+// session is over, and fn is not run.
 func (s *Session) Go(fn func(ctx context.Context)) bool {
 	return s.spawn(func() { fn(s.ctx) })
 }
@@ -255,7 +261,8 @@ func (s *Session) spawnLocked(fn func()) bool {
 	return true
 }
 
-// shutdown makes the driver close the connection, then closes it by force, and joins everything. Close waits for it.
+// shutdown makes the driver close the connection, then closes it by force, and joins everything.
+// Close waits for it.
 func (s *Session) shutdown() {
 	defer close(s.joined)
 	s.deadline.Stop()
@@ -263,16 +270,18 @@ func (s *Session) shutdown() {
 	latest, connected := s.latest, s.conn != nil
 	s.changes.add(Change{State: Over, ID: s.id, Err: s.Err()})
 	s.mu.Unlock()
-	// Only for our caller's Close the server is asked to end the session. A lost session may still be alive until SafeUntil,
-	// and nothing may free its locks before: so the connection is cut, and the session runs out.
+	// Only for our caller's Close the server is asked to end the session. A lost session may still
+	// be alive until SafeUntil, and nothing may free its locks before: so the connection is cut,
+	// and the session runs out.
 	byCaller := errors.Is(s.Err(), failure.ErrClosed)
 	if !byCaller && latest != nil {
 		latest.Fail(s.Err())
 	}
 	stopped := s.driver.Stop()
 	if byCaller && connected {
-		// The close has been sent. Even if no reply arrives it may reach the server, which then hangs up; the timer bounds the
-		// wait. The driver waits a second meanwhile; the rest ends when the connection is closed below.
+		// The close has been sent. Even if no reply arrives it may reach the server, which then
+		// hangs up; the timer bounds the wait. The driver waits a second meanwhile; the rest ends
+		// when the connection is closed below.
 		select {
 		case <-stopped:
 		case <-time.After(min(time.Second, s.cfg.Timeout/4)):
@@ -285,7 +294,8 @@ func (s *Session) shutdown() {
 	s.bg.Wait()
 }
 
-// dialled notes the conn that is about to shake hands. False: the session is over, and shutdown does not know c.
+// dialled notes the conn that is about to shake hands. False: the session is over, and shutdown
+// does not know c.
 func (s *Session) dialled(c *connection) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,7 +306,8 @@ func (s *Session) dialled(c *connection) bool {
 	return true
 }
 
-// dial dials, for the driver: it returns the socket, with a deadline for the handshake, and its conn.
+// dial dials, for the driver: it returns the socket, with a deadline for the handshake, and its
+// conn.
 func (s *Session) dial() (net.Conn, *link.Conn, error) {
 	netConn, server, limit, err := s.dialer.Connect(s.findTick)
 	if err != nil {

@@ -12,10 +12,12 @@ import (
 // Watch waits for a change of one znode. It fires once.
 type Watch = watch.Watch
 
-// Watch sets an exists-watch on path: one request, or none if the session watches path already. The watch fires when the
-// znode is created or deleted, or its data are set. It lasts across connections, and needs no permission; Close removes it.
+// Watch sets an exists-watch on path: one request, or none if the session watches path already. The
+// watch fires when the znode is created or deleted, or its data are set. It lasts across
+// connections, and needs no permission; Close removes it.
 //
-// It blocks until the watch is set. If ctx or the session ends first, it returns an error and leaves no watch behind.
+// It blocks until the watch is set. If ctx or the session ends first, it returns an error and
+// leaves no watch behind.
 func (s *Session) Watch(ctx context.Context, path string) (*watch.Watch, error) {
 	if err := checkNamed(path); err != nil {
 		return nil, err
@@ -32,10 +34,11 @@ func (s *Session) Watch(ctx context.Context, path string) (*watch.Watch, error) 
 	}
 }
 
-// WatchChildren lists a znode's children and watches that list: the watch fires when a child is made or deleted, or the
-// znode itself is deleted. It takes one request, and permission to read; if there is no znode, the error matches
-// zk.ErrNoNode. Otherwise it is like Watch. Contenders that wait in line must not use it, since every change would wake them
-// all: it is for the one contender that has to see every change.
+// WatchChildren lists a znode's children and watches that list: the watch fires when a child is
+// made or deleted, or the znode itself is deleted. It takes one request, and permission to read; if
+// there is no znode, the error matches zk.ErrNoNode. Otherwise it is like Watch. Contenders that
+// wait in line must not use it, since every change would wake them all: it is for the one contender
+// that has to see every change.
 func (s *Session) WatchChildren(ctx context.Context, path string) (*watch.Watch, []string, zk.Stat, error) {
 	if err := checkNamed(path); err != nil {
 		return nil, nil, zk.Stat{}, err
@@ -71,26 +74,30 @@ func (s *Session) set(ctx context.Context, w *watch.Watch) (err error) {
 	return nil
 }
 
-// WatchAll watches several znodes that existed when last seen, by one request, or none if the session watches them all
-// already. A watch fires when its znode is deleted or its data are set. If the znode is gone already, Exists is false and
-// the watch has fired with the deletion when WatchAll returns. Otherwise each is like Watch. After an error none is left.
+// WatchAll watches several znodes that existed when last seen, by one request, or none if the
+// session watches them all already. A watch fires when its znode is deleted or its data are set. If
+// the znode is gone already, Exists is false and the watch has fired with the deletion when
+// WatchAll returns. Otherwise each is like Watch. After an error none is left.
 //
-// List your own znode first: the server reports znodes that are already gone in the order of paths. ExistedWhen says what
-// that proves. No name may ever be used again; a contender's never is. The names, which the ensemble listed, are not
-// checked.
+// List your own znode first: the server reports znodes that are already gone in the order of paths.
+// ExistedWhen says what that proves. No name may ever be used again; a contender's never is. The
+// names, which the ensemble listed, are not checked.
 //
-// Setting them needs no permission, but a client that may not read a znode is not notified of its deletion.
+// Setting them needs no permission, but a client that may not read a znode is not notified of its
+// deletion.
 //
-// The request is setWatches, with which a client that comes back sets its watches again. It names the zxid up to which it
-// has been told of events: here the greatest possible, so that the server reports only deletions, and no changes of data.
+// The request is setWatches, with which a client that comes back sets its watches again. It names
+// the zxid up to which it has been told of events: here the greatest possible, so that the server
+// reports only deletions, and no changes of data.
 func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*watch.Watch, error) {
 	all, _, err := s.WatchAllAndCreation(ctx, "", paths...)
 	return all, err
 }
 
-// WatchAllAndCreation is WatchAll that also, in the same request, watches for the creation of absent, a znode that does not
-// exist. created fires when it is made, even if the same transaction deletes it again; if the znode exists already, it may
-// never fire. Close created when it is not needed any more. It is nil if absent is "".
+// WatchAllAndCreation is WatchAll that also, in the same request, watches for the creation of
+// absent, a znode that does not exist. created fires when it is made, even if the same transaction
+// deletes it again; if the znode exists already, it may never fire. Close created when it is not
+// needed any more. It is nil if absent is "".
 func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths ...string) (all []*watch.Watch, created *watch.Watch, err error) {
 	full := make([]string, len(paths))
 	for i, path := range paths {

@@ -12,18 +12,21 @@ import (
 
 // Ends of a session: the causes of Session.Err, and of every context derived from Session.Context.
 var (
-	// ErrLost matches, by errors.Is, every end that the caller did not ask for: ErrExpired, ErrLeaseExpired, ErrAuth.
+	// ErrLost matches, by errors.Is, every end that the caller did not ask for: ErrExpired,
+	// ErrLeaseExpired, ErrAuth.
 	ErrLost = errors.New("session: lost")
 
-	// ErrExpired says that the ensemble ended the session, which was silent for too long or was closed by force. Its ephemeral
-	// znodes are gone.
+	// ErrExpired says that the ensemble ended the session, which was silent for too long or was
+	// closed by force. Its ephemeral znodes are gone.
 	ErrExpired error = Loss("session: expired by the ensemble")
 
-	// ErrLeaseExpired says that the ensemble may have ended the session, since nothing was heard for too long, or a server
-	// answered a reconnection with another session. Its ephemeral znodes exist until the ensemble deletes them.
+	// ErrLeaseExpired says that the ensemble may have ended the session, since nothing was heard
+	// for too long, or a server answered a reconnection with another session. Its ephemeral znodes
+	// exist until the ensemble deletes them.
 	ErrLeaseExpired error = Loss("session: lease expired, nothing heard from the ensemble")
 
-	// ErrAuth says that the ensemble refused the credentials of Config.Auth or Config.SASL, or demands others.
+	// ErrAuth says that the ensemble refused the credentials of Config.Auth or Config.SASL, or
+	// demands others.
 	ErrAuth error = Loss("session: credentials refused")
 
 	// ErrClosed says that Close was called. It does not match ErrLost.
@@ -32,31 +35,35 @@ var (
 
 // Failures of one call.
 var (
-	// ErrUnknownOutcome matches, by errors.Is, the error of a write that may or may not have been carried out: it was sent and
-	// got no reply (ErrNoReply), or a server in trouble answered it. A write whose error does not match it was certainly not
-	// carried out.
+	// ErrUnknownOutcome matches, by errors.Is, the error of a write that may or may not have been
+	// carried out: it was sent and got no reply (ErrNoReply), or a server in trouble answered it. A
+	// write whose error does not match it was certainly not carried out.
 	ErrUnknownOutcome = errors.New("session: outcome unknown")
 
-	// ErrNoReply matches, by errors.Is, the error of a write that got no reply: the connection broke, or the caller's context
-	// ended. An answer that says "try again" counts as no reply. The write may be repeated at once; after others a pause is due.
+	// ErrNoReply matches, by errors.Is, the error of a write that got no reply: the connection
+	// broke, or the caller's context ended. An answer that says "try again" counts as no reply. The
+	// write may be repeated at once; after others a pause is due.
 	ErrNoReply = errors.New("session: no reply")
 
-	// ErrNotSent matches, by errors.Is, the error of a request that was never sent and so has no effect: ctx or the session
-	// ended while it waited for a connection, or it was too large.
+	// ErrNotSent matches, by errors.Is, the error of a request that was never sent and so has no
+	// effect: ctx or the session ended while it waited for a connection, or it was too large.
 	ErrNotSent = errors.New("session: not sent")
 
-	// ErrTooLarge says that a request is longer than servers accept (Config.JuteMaxBuffer), and was not sent; or that a reply is
-	// longer than this package accepts (32 MB), and was skipped. The connection stays; the same call would fail again.
+	// ErrTooLarge says that a request is longer than servers accept (Config.JuteMaxBuffer), and was
+	// not sent; or that a reply is longer than this package accepts (32 MB), and was skipped. The
+	// connection stays; the same call would fail again.
 	ErrTooLarge = errors.New("session: too large")
 
-	// ErrConnection says that the connection broke after the request was sent and before its reply came.
+	// ErrConnection says that the connection broke after the request was sent and before its reply
+	// came.
 	ErrConnection = errors.New("session: connection lost before the reply")
 
-	// ErrUnreachable and ctx's error both match the error of a call whose ctx ended while there was no connection. The message
-	// says what each server has answered.
+	// ErrUnreachable and ctx's error both match the error of a call whose ctx ended while there was
+	// no connection. The message says what each server has answered.
 	ErrUnreachable = errors.New("session: no server reachable")
 
-	// ErrGarbled says that the server sent something that is not ZooKeeper's protocol. The connection was given up.
+	// ErrGarbled says that the server sent something that is not ZooKeeper's protocol. The
+	// connection was given up.
 	ErrGarbled = errors.New("session: garbled frame from the server")
 )
 
@@ -100,8 +107,8 @@ func (e *OpError) unknown() bool { return e.Outcome == NoReply || e.Outcome == I
 
 func (e *OpError) Unwrap() error { return e.Err }
 
-// Is matches ErrUnknownOutcome if the write may have been carried out, ErrNoReply too if no server has answered it, and
-// ErrNotSent if the request was never sent.
+// Is matches ErrUnknownOutcome if the write may have been carried out, ErrNoReply too if no server
+// has answered it, and ErrNotSent if the request was never sent.
 func (e *OpError) Is(target error) bool {
 	switch target {
 	case ErrUnknownOutcome:
@@ -118,8 +125,8 @@ func TooLarge(what string, size, limit int) error {
 	return fmt.Errorf("%w: a %s of %d bytes, and %d is the limit", ErrTooLarge, what, size, limit)
 }
 
-// Stranger returns an error that says that what answered the handshake, and began so, is not a ZooKeeper server. It matches
-// ErrGarbled.
+// Stranger returns an error that says that what answered the handshake, and began so, is not a
+// ZooKeeper server. It matches ErrGarbled.
 func Stranger(began []byte) error { return &strangerError{began} }
 
 type strangerError struct{ began []byte }
@@ -138,10 +145,11 @@ func (e *strangerError) Error() string {
 
 func (e *strangerError) Is(target error) bool { return target == ErrGarbled }
 
-// Ended is for the packages of this module: it joins the end that has stopped a call, ctx's or else over, with what has
-// happened to the call or was waited for, so that errors.Is finds both. Of the cause with which ctx was cancelled only the
-// text is kept: it may be the error of another operation, as with errgroup, and would be taken for this one's outcome. If
-// there is no end, or what says so already, or is nil, it returns what.
+// Ended is for the packages of this module: it joins the end that has stopped a call, ctx's or else
+// over, with what has happened to the call or was waited for, so that errors.Is finds both. Of the
+// cause with which ctx was cancelled only the text is kept: it may be the error of another
+// operation, as with errgroup, and would be taken for this one's outcome. If there is no end, or
+// what says so already, or is nil, it returns what.
 func Ended(ctx context.Context, over, what error) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {

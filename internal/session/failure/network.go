@@ -25,8 +25,8 @@ func IsTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// Plain reduces an error that matches one of package context to its text: the context was the session's, and the caller
-// would take its end for the end of his own.
+// Plain reduces an error that matches one of package context to its text: the context was the
+// session's, and the caller would take its end for the end of his own.
 func Plain(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return errors.New(err.Error())

@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// Clock is the time of leases: time.Now, plus the time for which the machine was suspended. Go's monotonic clock stands
-// still while a laptop or a virtual machine sleeps, and a lease measured by it would outlive the session. CLOCK_BOOTTIME
-// runs on, but tests simulate time.Now; so the difference of the two system clocks is added to time.Now. (When a hypervisor
-// pauses a guest, all the guest's clocks may stand still, as QEMU's kvm-clock does: only the ensemble's next answer ends
-// such a lease.)
+// Clock is the time of leases: time.Now, plus the time for which the machine was suspended. Go's
+// monotonic clock stands still while a laptop or a virtual machine sleeps, and a lease measured by
+// it would outlive the session. CLOCK_BOOTTIME runs on, but tests simulate time.Now; so the
+// difference of the two system clocks is added to time.Now. (When a hypervisor pauses a guest, all
+// the guest's clocks may stand still, as QEMU's kvm-clock does: only the ensemble's next answer
+// ends such a lease.)
 type Clock struct {
 	asleep atomic.Int64 // nanoseconds, as last read
 	apart  atomic.Int64 // wall − monotonic time, nanoseconds, when it was read
 }
 
-// Stamp returns the present instant with the sleep as last read: cheap, and never ahead of now, which is the safe side for
-// the time at which a request was sent.
+// Stamp returns the present instant with the sleep as last read: cheap, and never ahead of now,
+// which is the safe side for the time at which a request was sent.
 func (c *Clock) Stamp() time.Time { return time.Now().Add(time.Duration(c.asleep.Load())) }
 
 // Now returns the present instant; it asks the system how long the machine has slept.
@@ -27,10 +28,12 @@ func (c *Clock) Now() time.Time {
 	return c.Stamp()
 }
 
-// Glance is now without its system calls, unless the machine may have slept since the last now. When a machine wakes, the
-// kernel moves the wall clock and CLOCK_BOOTTIME forward by the same step, but not the monotonic clock: as long as wall and
-// monotonic time are equally far apart, to a millisecond, it has not slept. A wall clock that is set, or slewed, only causes
-// a call of now. One that is set back by just the length of a sleep hides that sleep until the heartbeat calls now.
+// Glance is now without its system calls, unless the machine may have slept since the last now.
+// When a machine wakes, the kernel moves the wall clock and CLOCK_BOOTTIME forward by the same
+// step, but not the monotonic clock: as long as wall and monotonic time are equally far apart, to a
+// millisecond, it has not slept. A wall clock that is set, or slewed, only causes a call of now.
+// One that is set back by just the length of a sleep hides that sleep until the heartbeat calls
+// now.
 func (c *Clock) Glance() time.Time {
 	t := time.Now()
 	if d := wallAhead(t) - c.apart.Load(); d < int64(-time.Millisecond) || d > int64(time.Millisecond) {
@@ -41,10 +44,12 @@ func (c *Clock) Glance() time.Time {
 
 var origin = time.Now() // some instant with both readings
 
-// wallAhead returns how far the wall clock of t is ahead of its monotonic reading, up to a constant.
+// wallAhead returns how far the wall clock of t is ahead of its monotonic reading, up to a
+// constant.
 func wallAhead(t time.Time) int64 { return t.UnixNano() - int64(t.Sub(origin)) }
 
-// Shift is for tests: the machine seems to have slept so much longer, and its wall clock to be so much farther ahead.
+// Shift is for tests: the machine seems to have slept so much longer, and its wall clock to be so
+// much farther ahead.
 func (c *Clock) Shift(asleep, ahead time.Duration) {
 	c.asleep.Add(int64(asleep))
 	c.apart.Add(int64(ahead))

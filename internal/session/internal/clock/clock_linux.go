@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// atStart is how long the machine had slept before this process began, which affects no lease of ours.
+// atStart is how long the machine had slept before this process began, which affects no lease of
+// ours.
 var atStart = sleepOf()
 
 // suspended returns how long the machine has slept since the process began, in whole milliseconds.
@@ -23,9 +24,10 @@ func sleepOf() time.Duration {
 	})
 }
 
-// leastApart returns how far the second clock is ahead of the first. They can't be read at one instant: a delay between the
-// first and the second reading makes the difference too large, never too small. So the smallest of a few differences counts,
-// and a quick reading, as the third value tells, is enough.
+// leastApart returns how far the second clock is ahead of the first. They can't be read at one
+// instant: a delay between the first and the second reading makes the difference too large, never
+// too small. So the smallest of a few differences counts, and a quick reading, as the third value
+// tells, is enough.
 func leastApart(read func() (m0, b, m1 int64, ok bool)) time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for range 4 {

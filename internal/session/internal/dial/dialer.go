@@ -19,9 +19,10 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Dialer decides which server is dialled next, and when. It resolves names at every dial, takes the servers in random order,
-// each once a round, and waits longer from round to round, with jitter: a thousand clients of a dead server must not come
-// back at once. (The driver's own list resolves names once, and redials servers that accept and drop without a pause.)
+// Dialer decides which server is dialled next, and when. It resolves names at every dial, takes the
+// servers in random order, each once a round, and waits longer from round to round, with jitter: a
+// thousand clients of a dead server must not come back at once. (The driver's own list resolves
+// names once, and redials servers that accept and drop without a pause.)
 type Dialer struct {
 	Config
 	life  context.Context // ends with the session
@@ -55,10 +56,11 @@ const (
 
 var ErrStopped = errors.New("session is over")
 
-// limit bounds one try at one server: name look-up and dialling, and then the handshake. It begins with a part of the
-// timeout, so that a holder whose server died can try a few others before its lease expires. If no server has answered, each
-// round doubles it, up to the timeout, after which the lease of a new session would be over. A retained session has no time
-// for that; but its last try has all that is left of the lease.
+// limit bounds one try at one server: name look-up and dialling, and then the handshake. It begins
+// with a part of the timeout, so that a holder whose server died can try a few others before its
+// lease expires. If no server has answered, each round doubles it, up to the timeout, after which
+// the lease of a new session would be over. A retained session has no time for that; but its last
+// try has all that is left of the lease.
 func (d *Dialer) limit() time.Duration {
 	d.mu.Lock()
 	round, others := d.round, len(d.order) > 0
@@ -109,7 +111,8 @@ func (d *Dialer) next() (string, error) {
 	return server, nil
 }
 
-// Connect opens a connection to the next server, with a deadline for the handshake; first is called before.
+// Connect opens a connection to the next server, with a deadline for the handshake; first is called
+// before.
 func (d *Dialer) Connect(first func(server string, limit time.Duration) error) (conn net.Conn, server string, limit time.Duration, err error) {
 	if server, err = d.next(); err != nil {
 		return nil, "", 0, err
@@ -164,8 +167,8 @@ func (c *Config) Open(ctx context.Context, server string, limit time.Duration) (
 	return secure, nil
 }
 
-// custom calls the user's dialer, which takes a time limit and no context. If the session ends meanwhile, custom does not
-// wait for the dialer, and closes a connection that it still opens.
+// custom calls the user's dialer, which takes a time limit and no context. If the session ends
+// meanwhile, custom does not wait for the dialer, and closes a connection that it still opens.
 func (c *Config) custom(ctx context.Context, server string, limit time.Duration) (net.Conn, error) {
 	var conn net.Conn
 	var err error
@@ -190,8 +193,9 @@ func (c *Config) custom(ctx context.Context, server string, limit time.Duration)
 	}
 }
 
-// dialOne resolves the name anew and tries its addresses in random order, each with its share of the time: of a name with
-// several addresses, such as a headless Kubernetes service, one dead member must not be the first choice for ever.
+// dialOne resolves the name anew and tries its addresses in random order, each with its share of
+// the time: of a name with several addresses, such as a headless Kubernetes service, one dead
+// member must not be the first choice for ever.
 func dialOne(ctx context.Context, server string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(server)
 	if err != nil {
@@ -251,7 +255,8 @@ func (d *Dialer) Report() error {
 	return unreachable("no server reachable: " + strings.Join(msgs, "; "))
 }
 
-// unreachable is ErrUnreachable with what each server has answered, as text: a dialer's error is no answer of the ensemble.
+// unreachable is ErrUnreachable with what each server has answered, as text: a dialer's error is no
+// answer of the ensemble.
 type unreachable string
 
 func (e unreachable) Error() string        { return string(e) }

@@ -5,6 +5,6 @@
 // bytes. Of the session it knows two functions: one dials, the other says whether the session is
 // over.
 //
-// The library has a loop, a reader and a writer. Stop stops all three, in a goroutine that ends when
-// they have ended.
+// The library has a loop, a reader and a writer. Stop stops all three, in a goroutine that ends
+// when they have ended.
 package driver

@@ -12,9 +12,10 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// Driver keeps the session connected: the library github.com/go-zookeeper/zk dials through our dialer, shakes hands, pings,
-// and dials again when a connection has failed. Only this file uses its zk.Conn, which reads only the handshake and the
-// headers of the replies to its own pings and close: a hostile server can't upset it.
+// Driver keeps the session connected: the library github.com/go-zookeeper/zk dials through our
+// dialer, shakes hands, pings, and dials again when a connection has failed. Only this file uses
+// its zk.Conn, which reads only the handshake and the headers of the replies to its own pings and
+// close: a hostile server can't upset it.
 type Driver struct {
 	timeout time.Duration
 	next    func() (net.Conn, *link.Conn, error)
@@ -24,23 +25,25 @@ type Driver struct {
 	events <-chan zk.Event // closed when the driver's loop has ended
 }
 
-// New returns a driver that asks for a session timeout. next dials, and returns the socket with its conn; over says that the
-// session is over.
+// New returns a driver that asks for a session timeout. next dials, and returns the socket with its
+// conn; over says that the session is over.
 func New(timeout time.Duration, next func() (net.Conn, *link.Conn, error), over func() bool) *Driver {
 	return &Driver{timeout: timeout, next: next, over: over}
 }
 
 const driverBuffer = 1 << 10 // for handshakes and headers
 
-// Start starts the driver's loop; Stop stops it. The driver refuses an empty list of servers, and nothing else.
+// Start starts the driver's loop; Stop stops it. The driver refuses an empty list of servers, and
+// nothing else.
 func (d *Driver) Start() {
 	d.conn, d.events, _ = zk.Connect([]string{"ensemble"}, d.timeout,
 		zk.WithDialer(d.dial), zk.WithHostProvider(provider{d.over}), zk.WithLogger(quiet{}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(driverBuffer), zk.WithMaxConnBufferSize(driverBuffer))
 }
 
-// Stop closes the driver and returns a channel that is closed when its loop has ended. The driver tells the server, if there
-// is a connection, and waits a second for the answer; it ends when its connection does.
+// Stop closes the driver and returns a channel that is closed when its loop has ended. The driver
+// tells the server, if there is a connection, and waits a second for the answer; it ends when its
+// connection does.
 func (d *Driver) Stop() (ended <-chan struct{}) {
 	done := make(chan struct{})
 	go func() { // ends with the driver's loop
@@ -67,8 +70,8 @@ type driverConn struct {
 	unread []byte // what the driver has not fetched yet
 }
 
-// Write takes one frame of the driver's per call: first its connect request, which is sent at once, then pings and the
-// close, which are urgent.
+// Write takes one frame of the driver's per call: first its connect request, which is sent at once,
+// then pings and the close, which are urgent.
 func (d *driverConn) Write(b []byte) (int, error) {
 	frame := append([]byte(nil), b...)
 	if !d.began {
@@ -97,8 +100,9 @@ func (d *driverConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// SetReadDeadline does nothing. The dialer's shorter deadline bounds the handshake. Later the driver would set one for its
-// own frames only, which would pass while ours arrive; the heartbeat notices a silent server.
+// SetReadDeadline does nothing. The dialer's shorter deadline bounds the handshake. Later the
+// driver would set one for its own frames only, which would pass while ours arrive; the heartbeat
+// notices a silent server.
 func (d *driverConn) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline does nothing: the conn bounds each write.
@@ -109,8 +113,8 @@ func (d *driverConn) Close() error {
 	return nil
 }
 
-// provider is the driver's list of servers: one name, since our dialer chooses. The driver checks for Close only when its
-// list restarts, so Next reports a restart once the session is over.
+// provider is the driver's list of servers: one name, since our dialer chooses. The driver checks
+// for Close only when its list restarts, so Next reports a restart once the session is over.
 type provider struct{ over func() bool }
 
 func (p provider) Init([]string) error { return nil }

@@ -11,18 +11,21 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// When a session ends, its leader writes one transaction that lists the paths of all its ephemeral znodes. A server
-// refuses to read one longer than jute.maxbuffer and its extra (1 MB each by default), from its leader as from its own log:
-// followers fall out of the ensemble and can't start again. So a session refuses a create that has no room.
+// When a session ends, its leader writes one transaction that lists the paths of all its ephemeral
+// znodes. A server refuses to read one longer than jute.maxbuffer and its extra (1 MB each by
+// default), from its leader as from its own log: followers fall out of the ensemble and can't start
+// again. So a session refuses a create that has no room.
 //
-// The count is never less than what exists at the ensemble. Room is reserved before a create is sent, and given back only
-// when the ensemble has refused the create, or has said that the znode is gone: in the answer to a delete, in a NoNode
-// younger than the create (by zxid), or by a watch. A create whose reply was lost keeps its room until its outcome is known
-// (Found, or a delete of that path). A znode that another client deleted without our being notified counts until its path is
+// The count is never less than what exists at the ensemble. Room is reserved before a create is
+// sent, and given back only when the ensemble has refused the create, or has said that the znode is
+// gone: in the answer to a delete, in a NoNode younger than the create (by zxid), or by a watch. A
+// create whose reply was lost keeps its room until its outcome is known (Found, or a delete of that
+// path). A znode that another client deleted without our being notified counts until its path is
 // used again or the session ends: the session then refuses too early, not too late.
 
-// mostRoom bounds the paths of a session's ephemeral znodes, in bytes: their lengths, with chroot and sequence number, and
-// lengthBytes for each. With a small jute.maxbuffer, half of that is the bound.
+// mostRoom bounds the paths of a session's ephemeral znodes, in bytes: their lengths, with chroot
+// and sequence number, and lengthBytes for each. With a small jute.maxbuffer, half of that is the
+// bound.
 const mostRoom = 512 << 10
 
 const (
@@ -30,8 +33,9 @@ const (
 	numberBytes = 11 // of a sequential znode's longest number, -2147483648
 )
 
-// ErrSessionFull matches the error for a create that would bring the paths of the session's ephemeral znodes above
-// 512 KB, or half of Config.JuteMaxBuffer if that is less; nothing was sent. The error has the figures.
+// ErrSessionFull matches the error for a create that would bring the paths of the session's
+// ephemeral znodes above 512 KB, or half of Config.JuteMaxBuffer if that is less; nothing was sent.
+// The error has the figures.
 var ErrSessionFull = errors.New("session: the session is full, no room for another ephemeral znode")
 
 // Count counts the room for the znodes of one session.
@@ -45,7 +49,8 @@ type Count struct {
 	doubt map[pipeline.Touch]int // creates whose outcome is unknown
 }
 
-// New returns an empty count. jute is the longest request that the servers accept, and chroot the length of the chroot.
+// New returns an empty count. jute is the longest request that the servers accept, and chroot the
+// length of the chroot.
 func New(jute, chroot int) *Count {
 	return &Count{limit: min(mostRoom, jute/2), chroot: chroot, made: map[string]int64{}, doubt: map[pipeline.Touch]int{}}
 }
@@ -115,8 +120,9 @@ func (e *Count) clearLocked(t pipeline.Touch, n int) {
 	e.bytes -= n * e.size(t)
 }
 
-// Gone records that path did not exist at zxid, or with math.MaxInt64 that it is gone now, from a frame that the conn's
-// reader handles in order. written: the leader said so in answer to a write, and so after all that was sent before.
+// Gone records that path did not exist at zxid, or with math.MaxInt64 that it is gone now, from a
+// frame that the conn's reader handles in order. written: the leader said so in answer to a write,
+// and so after all that was sent before.
 func (e *Count) Gone(path string, zxid int64, written bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -133,7 +139,8 @@ func (e *Count) goneLocked(path string, zxid int64, written bool) {
 	}
 }
 
-// Unanswered is called when r's caller gives up without a reply that says whether r was carried out.
+// Unanswered is called when r's caller gives up without a reply that says whether r was carried
+// out.
 func (e *Count) Unanswered(r *pipeline.Request) {
 	if r.Reserved == 0 {
 		return
@@ -148,7 +155,8 @@ func (e *Count) Unanswered(r *pipeline.Request) {
 	}
 }
 
-// Answered updates the count from the reply to r, which decoded to err; made returns the path that operation i has made.
+// Answered updates the count from the reply to r, which decoded to err; made returns the path that
+// operation i has made.
 func (e *Count) Answered(r *pipeline.Request, err error, made func(i int) string) {
 	if r.Header.Code == wire.CodeNoNode && r.Op != wire.OpMulti {
 		e.Gone(r.Path, r.Header.Zxid, r.Op == wire.OpDelete)
@@ -181,8 +189,8 @@ func (e *Count) Bytes() int {
 	return e.bytes
 }
 
-// Found records the outcome of creates of path, sequential and ephemeral, that was unknown: made is the znode's path and czxid its
-// czxid, or "" when there is none.
+// Found records the outcome of creates of path, sequential and ephemeral, that was unknown: made is
+// the znode's path and czxid its czxid, or "" when there is none.
 func (e *Count) Found(path, made string, czxid int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/zklock/locker/internal/session/internal/clock"
 )
 
-// Deadline is the instant at which the session is over unless its lease is extended before. It is read and written without a
-// mutex, and has its own timer. Each change of the lease stores the new instant (Keeper.moved); Left and look compare it with
-// the clock.
+// Deadline is the instant at which the session is over unless its lease is extended before. It is
+// read and written without a mutex, and has its own timer. Each change of the lease stores the new
+// instant (Keeper.moved); Left and look compare it with the clock.
 type Deadline struct {
 	at    atomic.Int64 // nanoseconds after began, on the session's clock; none: no session yet
 	every atomic.Int64 // nanoseconds: the longest time between two runs of the timer
@@ -26,7 +26,8 @@ const none = math.MaxInt64
 
 var began = time.Now() // the instant from which deadlines count
 
-// NewDeadline returns a deadline that calls over when it has come, without a mutex, unless ctx has ended before.
+// NewDeadline returns a deadline that calls over when it has come, without a mutex, unless ctx has
+// ended before.
 func NewDeadline(ctx context.Context, c *clock.Clock, over func()) *Deadline {
 	d := &Deadline{clock: c, ctx: ctx, over: over}
 	d.timer = time.AfterFunc(math.MaxInt64, d.look)
@@ -35,9 +36,10 @@ func NewDeadline(ctx context.Context, c *clock.Clock, over func()) *Deadline {
 	return d
 }
 
-// set moves the deadline. The timer stands still while the machine sleeps, and the session's clock does not, so the timer's
-// function looks at that clock every so often. That is usually soon enough for an earlier end too, and the timer is not
-// touched: each hold that is the session's only one makes the deadline earlier.
+// set moves the deadline. The timer stands still while the machine sleeps, and the session's clock
+// does not, so the timer's function looks at that clock every so often. That is usually soon enough
+// for an earlier end too, and the timer is not touched: each hold that is the session's only one
+// makes the deadline earlier.
 func (d *Deadline) set(end time.Time, every time.Duration) {
 	d.every.Store(int64(every))
 	at := int64(end.Sub(began))
@@ -70,7 +72,8 @@ func (d *Deadline) look() {
 	}
 }
 
-// Left returns the time until the deadline; zero or less: it has come. It takes no mutex and allocates nothing.
+// Left returns the time until the deadline; zero or less: it has come. It takes no mutex and
+// allocates nothing.
 func (d *Deadline) Left() time.Duration { return d.left(d.clock.Glance()) }
 
 // Stop stops the timer.

@@ -1,5 +1,5 @@
-// Package lease computes until when a session certainly exists, and what has to be done to keep that
-// certain. lease.go has the rule and its argument; a Keeper applies the rule to one session; a
+// Package lease computes until when a session certainly exists, and what has to be done to keep
+// that certain. lease.go has the rule and its argument; a Keeper applies the rule to one session; a
 // Deadline reports the session's end.
 //
 // It does no I/O, and knows neither connections nor requests: the session tells it when a request

@@ -24,7 +24,8 @@ type Keeper struct {
 	stalls        int           // conns given up for silence since the last prompt reply to a write
 }
 
-// NewKeeper returns the keeper of a session that asks for a timeout; tick is the servers', or 0: not found out yet.
+// NewKeeper returns the keeper of a session that asks for a timeout; tick is the servers', or 0:
+// not found out yet.
 func NewKeeper(asked, tick time.Duration, c *clock.Clock, d *Deadline) *Keeper {
 	return &Keeper{lease: lease{tick: tick}, asked: asked, clock: c, deadline: d}
 }
@@ -47,7 +48,8 @@ func (k *Keeper) Tick() time.Duration { return k.tick }
 // FoundTick notes the servers' tick.
 func (k *Keeper) FoundTick(tick time.Duration) { k.tick = tick }
 
-// SafeUntil returns the instant before which the ensemble can't have ended the session, drift allowed for.
+// SafeUntil returns the instant before which the ensemble can't have ended the session, drift
+// allowed for.
 func (k *Keeper) SafeUntil() time.Time { return k.safeUntil() }
 
 // Retained reports whether the session is retained.
@@ -64,18 +66,19 @@ func (k *Keeper) Reattach(sent time.Time) {
 	k.moved()
 }
 
-// Unanswered notes that the re-attachment that waits for its answer, if there is one, will get none. closed: the server closed
-// the connection, and so has not carried it out.
+// Unanswered notes that the re-attachment that waits for its answer, if there is one, will get
+// none. closed: the server closed the connection, and so has not carried it out.
 func (k *Keeper) Unanswered(closed bool) {
 	if k.unanswered(closed) {
 		k.moved()
 	}
 }
 
-// MayGrant checks the timeout that a server grants, to a new session (fresh) or to one that is taken over. A server grants a new session more than was asked for only if its
-// minSessionTimeout is more; by default that is two ticks. If it is more than two ticks, as the caller gave them or another
-// server showed them, the caller has to ask for that much. (A session that is taken over keeps the shorter timeout: see
-// lease.begin.)
+// MayGrant checks the timeout that a server grants, to a new session (fresh) or to one that is
+// taken over. A server grants a new session more than was asked for only if its minSessionTimeout
+// is more; by default that is two ticks. If it is more than two ticks, as the caller gave them or
+// another server showed them, the caller has to ask for that much. (A session that is taken over
+// keeps the shorter timeout: see lease.begin.)
 func (k *Keeper) MayGrant(granted time.Duration, fresh bool) error {
 	switch {
 	case fresh && granted > max(k.asked, 2*k.tick):
@@ -88,13 +91,15 @@ func (k *Keeper) MayGrant(granted time.Duration, fresh bool) error {
 	return nil
 }
 
-// Refuse notes that a server has granted, in answer to a re-attachment, what MayGrant refuses: the leader counts it from now on.
+// Refuse notes that a server has granted, in answer to a re-attachment, what MayGrant refuses: the
+// leader counts it from now on.
 func (k *Keeper) Refuse(sent time.Time, granted time.Duration) {
 	k.shorten(sent.Add(granted))
 	k.moved()
 }
 
-// Begin starts the lease at the handshake of a new session (fresh), or continues it at a re-attachment.
+// Begin starts the lease at the handshake of a new session (fresh), or continues it at a
+// re-attachment.
 func (k *Keeper) Begin(sent time.Time, granted time.Duration, fresh bool) {
 	k.begin(sent, k.clock.Stamp(), granted, fresh)
 	k.moved()
@@ -120,7 +125,8 @@ func (k *Keeper) Ack(sent, at time.Time, leader bool) {
 // GaveUpSilent notes that a conn was given up for silence.
 func (k *Keeper) GaveUpSilent() { k.stalls = min(k.stalls+1, maxStalls) }
 
-// Enough reports whether enough of the lease is left for a hold to begin. confirmed: the leader has just confirmed it.
+// Enough reports whether enough of the lease is left for a hold to begin. confirmed: the leader has
+// just confirmed it.
 func (k *Keeper) Enough(confirmed bool) bool {
 	t := k.timeout
 	enough := t / freshPart
@@ -148,7 +154,8 @@ func (k *Keeper) Release() {
 	}
 }
 
-// Intervals returns the longest time between two looks of the heartbeat, and between two requests on a conn.
+// Intervals returns the longest time between two looks of the heartbeat, and between two requests
+// on a conn.
 func (k *Keeper) Intervals() (look, ping time.Duration) {
 	if k.Retained() {
 		return k.timeout / lookPart, k.timeout / retainedPingPart
@@ -156,11 +163,13 @@ func (k *Keeper) Intervals() (look, ping time.Duration) {
 	return k.timeout / lookPart, k.timeout / idlePingPart
 }
 
-// BeatDue returns the time until the next heartbeat is due: lease.beatEvery after the latest of three instants: the
-// latest acknowledged write was sent; the latest heartbeat, perhaps still unanswered, was queued; the first hold began, so
-// that a short hold costs no heartbeat. If no more of the lease is left than a write takes beyond lease.thin, only the first
-// two count. When the lease runs thin: a twentieth of the timeout after the later of the first two. At once on a connection
-// whose handshake no write has confirmed. last is the later of the first two; zero: there was none on this connection.
+// BeatDue returns the time until the next heartbeat is due: lease.beatEvery after the latest of
+// three instants: the latest acknowledged write was sent; the latest heartbeat, perhaps still
+// unanswered, was queued; the first hold began, so that a short hold costs no heartbeat. If no more
+// of the lease is left than a write takes beyond lease.thin, only the first two count. When the
+// lease runs thin: a twentieth of the timeout after the later of the first two. At once on a
+// connection whose handshake no write has confirmed. last is the later of the first two; zero:
+// there was none on this connection.
 func (k *Keeper) BeatDue(now, last time.Time) time.Duration {
 	left := k.end(true).Sub(now)
 	switch {
@@ -174,10 +183,11 @@ func (k *Keeper) BeatDue(now, last time.Time) time.Duration {
 	return last.Add(k.beatEvery()).Sub(now)
 }
 
-// NeedsNewConn reports whether only a new connection can still confirm the lease in time. A write's reply confirms only
-// acknowledgements that came at least lease.settle before the write was sent. If writes take long, these are so old that the
-// lease would be over before the heartbeat after the next is answered. A handshake needs no such interval: the first write
-// after it confirms it, if there is time for both. The connection is in use since upAt; its handshake took shook.
+// NeedsNewConn reports whether only a new connection can still confirm the lease in time. A write's
+// reply confirms only acknowledgements that came at least lease.settle before the write was sent.
+// If writes take long, these are so old that the lease would be over before the heartbeat after the
+// next is answered. A handshake needs no such interval: the first write after it confirms it, if
+// there is time for both. The connection is in use since upAt; its handshake took shook.
 func (k *Keeper) NeedsNewConn(now, upAt time.Time, shook time.Duration) bool {
 	t := k.timeout
 	return k.Retained() && k.writeTook > t/10 && now.Sub(upAt) > k.writeTook && k.end(true).Sub(now) > shook+k.writeTook &&
@@ -187,12 +197,13 @@ func (k *Keeper) NeedsNewConn(now, upAt time.Time, shook time.Duration) bool {
 // maxStalls bounds how often patience doubles.
 const maxStalls = 4
 
-// Patience bounds the wait for a connected server's reply before another server is tried. It begins with a quarter of the
-// timeout, or less if a holder needs time to reach another server while its lease lasts, and is longer than the latest write
-// took. If the connection before was given up for silence too, and the leader has answered nothing promptly since, the
-// server is not to blame: writes take that long on every server. So patience doubles each time, up to half the timeout while
-// the session is retained, which leaves time for another server, and else up to three quarters, since the session itself
-// would end.
+// Patience bounds the wait for a connected server's reply before another server is tried. It begins
+// with a quarter of the timeout, or less if a holder needs time to reach another server while its
+// lease lasts, and is longer than the latest write took. If the connection before was given up for
+// silence too, and the leader has answered nothing promptly since, the server is not to blame:
+// writes take that long on every server. So patience doubles each time, up to half the timeout
+// while the session is retained, which leaves time for another server, and else up to three
+// quarters, since the session itself would end.
 func (k *Keeper) Patience() time.Duration {
 	t := cmp.Or(k.timeout, k.asked)
 	most := t - t/4

@@ -8,10 +8,11 @@ import (
 
 // The lease clock: until when can the ensemble certainly not have ended the session?
 //
-// The leader ends a session when it has heard nothing of it for the negotiated timeout T. So a reply to a request sent at s
-// seems to prove that the session lives until s + T. But that holds only if the leader answered. A follower answers pings
-// and reads by itself, and tells the leader which sessions it heard of when the leader asks, about every half tick. A
-// follower that is cut off goes on answering for some ticks while the leader counts.
+// The leader ends a session when it has heard nothing of it for the negotiated timeout T. So a
+// reply to a request sent at s seems to prove that the session lives until s + T. But that holds
+// only if the leader answered. A follower answers pings and reads by itself, and tells the leader
+// which sessions it heard of when the leader asks, about every half tick. A follower that is cut
+// off goes on answering for some ticks while the leader counts.
 //
 // So an acknowledgement counts in two steps:
 //
@@ -19,37 +20,44 @@ import (
 //	confirmed  s + T of the latest request that was sent two ticks, and whose reply arrived one tick, before some
 //	           later write was sent, at s', which has been acknowledged
 //
-// Safety: the report that names our session left the server at most half a tick after the reply, and, from an observer
-// behind another observer, half a tick later once more. It went on the same ordered stream that carried the write to the
-// leader, so it arrived before the write, which was answered: the leader counts from an instant after s.
+// Safety: the report that names our session left the server at most half a tick after the reply,
+// and, from an observer behind another observer, half a tick later once more. It went on the same
+// ordered stream that carried the write to the leader, so it arrived before the write, which was
+// answered: the leader counts from an instant after s.
 //
-// It has to be a write: a leader that was cut off from the others answers a sync alone, for syncLimit ticks, when they may
-// have chosen another leader, which counts from its own beginning. A write is acknowledged by a majority, so no other leader
-// began before it, and one that begins later gives every session its whole timeout again. And the leader has to look at the
-// session for the write, as it does for each operation of a multi; a refusal because of the session may stand inside a multi
-// whose header says OK (see verdict).
+// It has to be a write: a leader that was cut off from the others answers a sync alone, for
+// syncLimit ticks, when they may have chosen another leader, which counts from its own beginning. A
+// write is acknowledged by a majority, so no other leader began before it, and one that begins
+// later gives every session its whole timeout again. And the leader has to look at the session for
+// the write, as it does for each operation of a multi; a refusal because of the session may stand
+// inside a multi whose header says OK (see verdict).
 //
-// Why two ticks from the request and one from the reply: when replies are fast, two ticks are twice what the report needs,
-// which covers a leader that asks late. Two ticks from a slow reply would leave no lease.
+// Why two ticks from the request and one from the reply: when replies are fast, two ticks are twice
+// what the report needs, which covers a leader that asks late. Two ticks from a slow reply would
+// leave no lease.
 //
-// A handshake counts as confirmed only when the first write on its connection has been answered: the handshake of a new
-// session may have been seen by the connected server alone (local sessions), and that of a re-attached one was validated by
-// that server's leader, which may have been replaced. That write needs no slack: the create that makes a session global
-// begins the leader's count, a re-attachment was told to the leader itself, and a server that changes its leader closes its
-// connections.
+// A handshake counts as confirmed only when the first write on its connection has been answered:
+// the handshake of a new session may have been seen by the connected server alone (local sessions),
+// and that of a re-attached one was validated by that server's leader, which may have been
+// replaced. That write needs no slack: the create that makes a session global begins the leader's
+// count, a re-attachment was told to the leader itself, and a server that changes its leader closes
+// its connections.
 //
-// A re-attachment can shorten the leader's count if the server has a lower maxSessionTimeout than the others; its answer
-// says so. Until the answer arrives, the lease ends two ticks after the handshake was sent: no server grants less, unless
-// its minSessionTimeout is set lower. A server that closes the connection instead is taken for one without a leader, which
-// has not carried out the re-attachment: if it has, and the reply was lost with the connection, the lease is safe because
-// all servers have the same limits (docs/maintainers/proof.md, A5).
+// A re-attachment can shorten the leader's count if the server has a lower maxSessionTimeout than
+// the others; its answer says so. Until the answer arrives, the lease ends two ticks after the
+// handshake was sent: no server grants less, unless its minSessionTimeout is set lower. A server
+// that closes the connection instead is taken for one without a leader, which has not carried out
+// the re-attachment: if it has, and the reply was lost with the connection, the lease is safe
+// because all servers have the same limits (docs/maintainers/proof.md, A5).
 //
-// Three allowances stand between the instant at which a holder's context ends and the leader's: drift, for clocks of
-// different speeds; lead, for the time that our own goroutines need to end the context; and margin, in which the work that
-// was given the context can stop. SafeUntil allows for drift alone.
+// Three allowances stand between the instant at which a holder's context ends and the leader's:
+// drift, for clocks of different speeds; lead, for the time that our own goroutines need to end the
+// context; and margin, in which the work that was given the context can stop. SafeUntil allows for
+// drift alone.
 //
-// Assumed, each with the test that watches it, if there is one ("model" is TestTheLeaseNeverOutlivesTheLeadersPatience,
-// which draws runs that use the assumption to its limit):
+// Assumed, each with the test that watches it, if there is one ("model" is
+// TestTheLeaseNeverOutlivesTheLeadersPatience, which draws runs that use the assumption to its
+// limit):
 //
 //  1. The clocks of this machine and of the leader's differ in speed by at most two per cent, and ours counts the time for
 //     which the machine stood still (see clock: a paused guest's may not). Model.
@@ -77,7 +85,8 @@ import (
 //  11. The granted timeout is two ticks or more. Where minSessionTimeout was lowered, the tick that is found out is too short
 //     (package doctor says so) and, if it was given, there is less slack than an observer behind an observer needs. No test.
 //
-// Source: measured on a three-node ensemble, where a lease by the latest reply (acked) outlived the session by 4.0 s.
+// Source: measured on a three-node ensemble, where a lease by the latest reply (acked) outlived the
+// session by 4.0 s.
 type lease struct {
 	timeout time.Duration // the least granted to this session
 	tick    time.Duration // of the servers, or longer; 0: not found out yet
@@ -92,12 +101,12 @@ type lease struct {
 	unansweredSent time.Time // when the first unanswered re-attachment after the last answered one was sent; zero: none
 }
 
-// mark is a span of acknowledgements: when the last one's request was sent, when the first one arrived, and from when on a
-// write confirms them all.
+// mark is a span of acknowledgements: when the last one's request was sent, when the first one
+// arrived, and from when on a write confirms them all.
 type mark struct{ sent, first, ready time.Time }
 
-// maxMarks bounds a lease's memory. Marks closer than slack/mergePart are merged, so maxMarks of them span four slacks or
-// more, and one is always old enough to be confirmed.
+// maxMarks bounds a lease's memory. Marks closer than slack/mergePart are merged, so maxMarks of
+// them span four slacks or more, and one is always old enough to be confirmed.
 const (
 	maxMarks  = 64
 	mergePart = 16
@@ -115,12 +124,14 @@ func drift(d time.Duration) time.Duration { return d / driftPart }
 // allowances is how long before the leader can end the session a holder's context ends.
 func allowances(d time.Duration) time.Duration { return drift(d) + d/leadPart + d/marginPart }
 
-// begin starts the lease at the handshake of a new session, or continues it at a re-attachment, answered at time at.
+// begin starts the lease at the handshake of a new session, or continues it at a re-attachment,
+// answered at time at.
 func (l *lease) begin(sent, at time.Time, timeout time.Duration, fresh bool) {
 	if !fresh && timeout > l.timeout {
 		timeout = l.timeout // nothing relies on the longer one
 	}
-	// A server's least session timeout is two ticks, so a shorter timeout proves a shorter tick than we were told.
+	// A server's least session timeout is two ticks, so a shorter timeout proves a shorter tick
+	// than we were told.
 	l.settle, l.slack = min(l.tick, timeout/2), min(2*l.tick, timeout/2)
 	l.reattachSent, l.unansweredSent = time.Time{}, time.Time{}
 	end := sent.Add(timeout)
@@ -141,8 +152,8 @@ func (l *lease) begin(sent, at time.Time, timeout time.Duration, fresh bool) {
 // reattach notes that a handshake for the session is about to be sent.
 func (l *lease) reattach(sent time.Time) { l.reattachSent = sent }
 
-// unanswered notes that the re-attachment that waits for its answer will get none, and reports whether there was one.
-// closed: the server closed the connection, and so has not carried it out.
+// unanswered notes that the re-attachment that waits for its answer will get none, and reports
+// whether there was one. closed: the server closed the connection, and so has not carried it out.
 func (l *lease) unanswered(closed bool) bool {
 	waited := !l.reattachSent.IsZero()
 	if waited && !closed && l.unansweredSent.IsZero() {
@@ -183,13 +194,14 @@ func (l *lease) ack(sent, at time.Time, leader bool) {
 	l.marks = append(l.marks, mark{sent, at, ready})
 }
 
-// hear counts bytes of a long reply that arrived at time at. They confirm nothing, but keep a session going that is not
-// retained.
+// hear counts bytes of a long reply that arrived at time at. They confirm nothing, but keep a
+// session going that is not retained.
 func (l *lease) hear(at time.Time) {
 	l.acked = clock.Later(l.acked, at.Add(l.timeout))
 }
 
-// prospect returns when the lease of a retained session would end if a write sent now were acknowledged.
+// prospect returns when the lease of a retained session would end if a write sent now were
+// acknowledged.
 func (l *lease) prospect(now time.Time) time.Time {
 	then := *l
 	for _, m := range l.marks {
@@ -200,11 +212,13 @@ func (l *lease) prospect(now time.Time) time.Time {
 	return then.end(true)
 }
 
-// safeUntil returns the instant before which the ensemble can't have ended the session, drift allowed for.
+// safeUntil returns the instant before which the ensemble can't have ended the session, drift
+// allowed for.
 func (l *lease) safeUntil() time.Time { return l.before(drift) }
 
-// end returns when we have to give up the session: if it is retained, early enough that every holder hears of it, and its
-// work can stop, before safeUntil; else when the plain acknowledgements run out.
+// end returns when we have to give up the session: if it is retained, early enough that every
+// holder hears of it, and its work can stop, before safeUntil; else when the plain acknowledgements
+// run out.
 func (l *lease) end(retained bool) time.Time {
 	if retained {
 		return l.before(allowances)
@@ -212,8 +226,8 @@ func (l *lease) end(retained bool) time.Time {
 	return l.acked.Add(-drift(l.timeout))
 }
 
-// before returns the end of the confirmed lease or, if earlier, of what an unanswered re-attachment leaves of it, less
-// allowance.
+// before returns the end of the confirmed lease or, if earlier, of what an unanswered re-attachment
+// leaves of it, less allowance.
 func (l *lease) before(allowance func(time.Duration) time.Duration) time.Time {
 	end := l.confirmed.Add(-allowance(l.timeout))
 	for _, sent := range [...]time.Time{l.reattachSent, l.unansweredSent} {
@@ -224,11 +238,13 @@ func (l *lease) before(allowance func(time.Duration) time.Duration) time.Time {
 	return end
 }
 
-// beatEvery returns how often a write has to confirm a retained session's lease: every fifth of the timeout, and more often
-// if two ticks are much of it, so that the rest after the slack lasts for three.
+// beatEvery returns how often a write has to confirm a retained session's lease: every fifth of the
+// timeout, and more often if two ticks are much of it, so that the rest after the slack lasts for
+// three.
 func (l *lease) beatEvery() time.Duration { return min(l.timeout/5, (l.timeout-l.slack)/3) }
 
-// steady returns how much lease a retained session has left just before a heartbeat is answered, when all goes well.
+// steady returns how much lease a retained session has left just before a heartbeat is answered,
+// when all goes well.
 func (l *lease) steady() time.Duration {
 	return l.timeout - l.slack - l.slack/mergePart - l.timeout/retainedPingPart - l.beatEvery() - allowances(l.timeout)
 }

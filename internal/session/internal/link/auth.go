@@ -11,7 +11,8 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// Auth is one set of credentials, such as {"digest", []byte("user:password")}. The scheme digest needs a user and a colon.
+// Auth is one set of credentials, such as {"digest", []byte("user:password")}. The scheme digest
+// needs a user and a colon.
 type Auth struct {
 	Scheme     string
 	Credential []byte
@@ -19,8 +20,8 @@ type Auth struct {
 
 var errNoSASL = errors.New("the server has no SASL: its JAAS configuration has no section Server, or it is no ZooKeeper that speaks it")
 
-// authenticate sends the credentials and waits for the verdict before any other request is sent: the server answers
-// credentials out of turn, and refuses requests that came before them.
+// authenticate sends the credentials and waits for the verdict before any other request is sent:
+// the server answers credentials out of turn, and refuses requests that came before them.
 func (c *Conn) authenticate() error {
 	for _, a := range c.common.Auth {
 		r := pipeline.NewRequest(wire.OpAuth, "authenticate", a.Scheme)
@@ -71,7 +72,8 @@ func (c *Conn) negotiate() error {
 	}
 }
 
-// present sends credentials and waits for the verdict. A refusal ends the session, since every server would refuse them.
+// present sends credentials and waits for the verdict. A refusal ends the session, since every
+// server would refuse them.
 func (c *Conn) present(r *pipeline.Request, what string) error {
 	if err := c.writeAlone(r); err != nil {
 		return err

@@ -22,10 +22,10 @@ import (
 // Conn is one network connection of a session.
 //
 // The driver (package driver) owns the socket. It dials, sends its connect request through
-// ShakeHands, and calls Receive in a loop, which returns to it only the replies to its own requests.
-// It dials again when the Conn has failed. All other requests are encoded by the packages above: so
-// they take a context, several can be sent at a time, the zxids of replies are seen, and watches can
-// be removed.
+// ShakeHands, and calls Receive in a loop, which returns to it only the replies to its own
+// requests. It dials again when the Conn has failed. All other requests are encoded by the packages
+// above: so they take a context, several can be sent at a time, the zxids of replies are seen, and
+// watches can be removed.
 //
 // Two goroutines work on a Conn: the driver's reader, in Receive (read.go), and run (write.go).
 type Conn struct {
@@ -85,8 +85,8 @@ type Owner interface {
 	Patience() time.Duration
 	// Heard says that bytes of a long reply arrived at time at.
 	Heard(at time.Time)
-	// Replied counts the reply to r, with the verdict code, which arrived at time at. An error gives
-	// up the conn.
+	// Replied counts the reply to r, with the verdict code, which arrived at time at. An error
+	// gives up the conn.
 	Replied(r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time) error
 	// Notified takes a notification. It returns false if the conn is not in use any more.
 	Notified(event zk.EventType, path string, zxid int64) bool
@@ -221,8 +221,8 @@ func (c *Conn) Fail(err error) {
 	}
 	c.state, c.err = connFailed, err
 	// The session has to join this call: the driver's writer may make it when the driver's loop no
-	// longer waits for the writer. Add comes before the session's Wait, since by then the session, or
-	// the driver's loop, has seen connFailed under mu.
+	// longer waits for the writer. Add comes before the session's Wait, since by then the session,
+	// or the driver's loop, has seen connFailed under mu.
 	c.common.Joined.Add(1)
 	defer c.common.Joined.Done()
 	aborted := c.pipe.Abort()
@@ -236,8 +236,8 @@ func (c *Conn) Fail(err error) {
 	c.common.Joined.Go(c.hangUp)
 }
 
-// hangUp closes the socket, below TLS: TLS would first send a goodbye, and wait until the server has
-// taken that.
+// hangUp closes the socket, below TLS: TLS would first send a goodbye, and wait until the server
+// has taken that.
 func (c *Conn) hangUp() {
 	inner := c.socket
 	if secure, ok := inner.(interface{ NetConn() net.Conn }); ok {

@@ -9,9 +9,9 @@ import (
 	"github.com/zklock/locker/internal/session/internal/pipeline"
 )
 
-// Exchange sends requests, and waits until all have a reply. If the conn fails, Exchange returns how
-// many it had put on the conn. If ctx or the session ends first, it returns an error. But an answer
-// that the reader has taken counts, even if the end wakes the call before the answer does.
+// Exchange sends requests, and waits until all have a reply. If the conn fails, Exchange returns
+// how many it had put on the conn. If ctx or the session ends first, it returns an error. But an
+// answer that the reader has taken counts, even if the end wakes the call before the answer does.
 func (c *Conn) Exchange(ctx context.Context, requests []*pipeline.Request) (queued int, err error) {
 	for done := 0; done < len(requests); {
 		for queued < len(requests) && queued < done+2*pipeline.Burst {

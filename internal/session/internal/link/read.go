@@ -58,8 +58,8 @@ func (c *Conn) receiveConnectResponse() (body []byte, err error) {
 	return body, c.handshake(body)
 }
 
-// receiveFrame reads and handles one frame behind the handshake. Of one longer than wire.MaxFrame it
-// keeps the header only.
+// receiveFrame reads and handles one frame behind the handshake. Of one longer than wire.MaxFrame
+// it keeps the header only.
 func (c *Conn) receiveFrame() (forDriver []byte, err error) {
 	size, err := c.readLength()
 	if err != nil {

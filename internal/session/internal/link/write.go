@@ -14,7 +14,8 @@ import (
 // that run keeps.
 const maxChunk = 16 << 10
 
-// ErrSilent matches the failure of a conn whose server has taken, or answered, nothing for too long.
+// ErrSilent matches the failure of a conn whose server has taken, or answered, nothing for too
+// long.
 var ErrSilent = errors.New("no reply")
 
 // Enqueue puts requests on the conn, one behind the other. It returns false if the conn has failed,
@@ -53,8 +54,8 @@ func (c *Conn) abandon(requests []*pipeline.Request) {
 	}
 }
 
-// Quiet returns for how long nothing has been sent, and for how long nothing has been heard although
-// a reply is due (0 if none is due).
+// Quiet returns for how long nothing has been sent, and for how long nothing has been heard
+// although a reply is due (0 if none is due).
 func (c *Conn) Quiet(now time.Time) (unsent, unheard time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,8 +69,8 @@ func (c *Conn) Waiting() (queued, pending int) {
 	return c.pipe.Waiting()
 }
 
-// run presents the credentials, has the owner restore the watches and open the conn, and then writes
-// what is queued until the conn fails. The session joins it.
+// run presents the credentials, has the owner restore the watches and open the conn, and then
+// writes what is queued until the conn fails. The session joins it.
 func (c *Conn) run() {
 	if err := c.authenticate(); err != nil {
 		c.Fail(err)
@@ -147,8 +148,8 @@ func (c *Conn) writeAlone(r *pipeline.Request) error {
 	return c.write(piece)
 }
 
-// write writes b in chunks, each within one patience: a long request on a slow link is not taken for
-// a dead connection.
+// write writes b in chunks, each within one patience: a long request on a slow link is not taken
+// for a dead connection.
 func (c *Conn) write(b []byte) error {
 	for len(b) > 0 {
 		_, unheard := c.Quiet(c.common.Clock.Stamp()) // meanwhile no heartbeat checks that

@@ -31,8 +31,8 @@ func (c Completion) Deliver() {
 	close(c.Request.done)
 }
 
-// Split divides the reply to r among the requests for which r stands: see Request.Shared. It returns
-// an error if the reply does not fit r.
+// Split divides the reply to r among the requests for which r stands: see Request.Shared. It
+// returns an error if the reply does not fit r.
 func Split(r *Request, reply Reply) ([]Completion, error) {
 	if r.Op == wire.OpMultiRead {
 		return splitLists(r, reply)

@@ -9,22 +9,25 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// A transaction costs an ensemble about the same whether it makes one znode or a hundred. So the creates, deletes and small
-// transactions of locks that wait to be written at the same moment are sent as one transaction, a group; its members are
-// writes of different calls. No write is delayed in order to be grouped.
+// A transaction costs an ensemble about the same whether it makes one znode or a hundred. So the
+// creates, deletes and small transactions of locks that wait to be written at the same moment are
+// sent as one transaction, a group; its members are writes of different calls. No write is delayed
+// in order to be grouped.
 //
 // A call can't tell whether its write was a member of a group:
 //
-//   - Each member has the result that it would have had alone. A server that refuses a group names one operation as the
-//     reason. The call of that member gets the refusal; the other members had no effect, and their calls send them again
-//     (SortOut). A member to which that has happened maxRefusals times is sent alone.
-//   - The refusal would have been the same without the group, because its members are independent: no two touch the same
-//     znode, or a znode and its parent.
-//   - All znodes of a transaction have one czxid. So no two members make a contender in the same directory: they would be
-//     equal in the order, and would have equal tokens.
-//   - A call's read sees its write: if the write is sent again, so is the read. Exception: the list behind a create of a
-//     refused group answers that there is no such directory (takeRefusal). The create's caller gets that answer at once: a
-//     thousand locks that are used for the first time need not be refused one by one.
+//   - Each member has the result that it would have had alone. A server that refuses a group names
+//     one operation as the reason. The call of that member gets the refusal; the other members had
+//     no effect, and their calls send them again (SortOut). A member to which that has happened
+//     maxRefusals times is sent alone.
+//   - The refusal would have been the same without the group, because its members are independent:
+//     no two touch the same znode, or a znode and its parent.
+//   - All znodes of a transaction have one czxid. So no two members make a contender in the same
+//     directory: they would be equal in the order, and would have equal tokens.
+//   - A call's read sees its write: if the write is sent again, so is the read. Exception: the list
+//     behind a create of a refused group answers that there is no such directory (takeRefusal). The
+//     create's caller gets that answer at once: a thousand locks that are used for the first time
+//     need not be refused one by one.
 //   - When the reply is lost, each call learns that the outcome of its own write is unknown.
 //   - A call that gives up takes its member away, if that has not been written.
 //
@@ -89,8 +92,9 @@ func (cs claims) add(touches []Touch) {
 // parent of the root is the root.
 func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
 
-// untried reports whether r is the create of a contender and has not been refused in a group: its directory may be missing.
-// While Pipeline.quarantine lasts, such creates are grouped only with each other, so that a refusal spares other writes.
+// untried reports whether r is the create of a contender and has not been refused in a group: its
+// directory may be missing. While Pipeline.quarantine lasts, such creates are grouped only with
+// each other, so that a refusal spares other writes.
 func (r *Request) untried() bool {
 	return r.shares == maxRefusals && r.Op == wire.OpCreate && r.Touches[0].Effect == MakesNumbered
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // A multiRead of a hundred lists costs a server about as much as one list. So lists behind grouped
-// writes of different calls that are next to each other in the queue are sent as one multiRead. Each
-// call gets the result that its list would have had alone, except the directory's Stat, which is
-// zero: a multiRead does not return it. (See session's Batch.List.)
+// writes of different calls that are next to each other in the queue are sent as one multiRead.
+// Each call gets the result that its list would have had alone, except the directory's Stat, which
+// is zero: a multiRead does not return it. (See session's Batch.List.)
 //
 // If the reply as a whole is too long or garbled, each list is sent again by itself.
 

@@ -12,15 +12,15 @@ import (
 )
 
 // window and windowBytes bound the requests that wait for their replies: their number, and the
-// bytes of all but the last. Other requests wait to be written, where a heartbeat can overtake them:
-// behind a burst of a thousand requests it would come too late to keep the lease.
+// bytes of all but the last. Other requests wait to be written, where a heartbeat can overtake
+// them: behind a burst of a thousand requests it would come too late to keep the lease.
 const (
 	window      = 256
 	windowBytes = 1 << 20
 )
 
-// Burst is how many requests of one call are added at once, in at most two bursts at a time. That is
-// enough to fill the window. The rest waits with its caller, where it delays no other request.
+// Burst is how many requests of one call are added at once, in at most two bursts at a time. That
+// is enough to fill the window. The rest waits with its caller, where it delays no other request.
 const Burst = window / 2
 
 // maxPiece bounds the bytes that Next returns; a single frame may be longer.
@@ -45,10 +45,10 @@ func New(numbers *Numbers, juteMaxBuffer int) *Pipeline {
 	return &Pipeline{numbers: numbers, juteMaxBuffer: juteMaxBuffer, sizes: replySizes{}}
 }
 
-// Numbers gives each request of a session, on whatever connection, a number that no other has had. A
-// server takes a committed write for the request that waits there with the same session and number,
-// and the write may be one that was sent to another server before. The zero value is ready to use,
-// and it is safe for concurrent use.
+// Numbers gives each request of a session, on whatever connection, a number that no other has had.
+// A server takes a committed write for the request that waits there with the same session and
+// number, and the write may be one that was sent to another server before. The zero value is ready
+// to use, and it is safe for concurrent use.
 type Numbers struct{ last atomic.Uint32 }
 
 // firstXid keeps our numbers apart from the driver's, which count up from one.
@@ -93,8 +93,8 @@ func (p *Pipeline) Withdraw(requests []*Request) {
 
 // Next returns one piece of what is to be written next, as far as the window allows, in buf, whose
 // contents are overwritten. more reports whether there is another piece: a heartbeat that is added
-// in between comes first. The requests in the piece count as sent at now, which has to be an instant
-// before their first byte leaves. From then on only the server knows what became of them.
+// in between comes first. The requests in the piece count as sent at now, which has to be an
+// instant before their first byte leaves. From then on only the server knows what became of them.
 func (p *Pipeline) Next(now time.Time, buf []byte) (piece []byte, more bool) {
 	piece = buf[:0]
 	for p.queue.n > 0 {
@@ -152,9 +152,9 @@ func (p *Pipeline) send(r *Request, now time.Time, piece []byte) []byte {
 	return append(piece, r.Frame...)
 }
 
-// Reply removes and returns the request that a reply of size bytes answers, which had arrived by at.
-// xid is the number in the reply's header. It returns an error that matches failure.ErrGarbled if no
-// reply with that number is due.
+// Reply removes and returns the request that a reply of size bytes answers, which had arrived by
+// at. xid is the number in the reply's header. It returns an error that matches failure.ErrGarbled
+// if no reply with that number is due.
 func (p *Pipeline) Reply(xid int32, size int, at time.Time) (*Request, error) {
 	r := p.pending.head
 	if r == nil || r.xid != xid {
@@ -194,8 +194,8 @@ func (p *Pipeline) Progress(now time.Time) { p.progressAt = now }
 // Answered reports whether bytes of a reply, or of a long request, have ever passed.
 func (p *Pipeline) Answered() bool { return !p.progressAt.IsZero() }
 
-// Quiet returns for how long nothing has been sent, and for how long nothing has been heard although
-// a reply is due (0 if none is due).
+// Quiet returns for how long nothing has been sent, and for how long nothing has been heard
+// although a reply is due (0 if none is due).
 func (p *Pipeline) Quiet(now time.Time) (unsent, unheard time.Duration) {
 	unsent = now.Sub(p.lastSent)
 	if p.pending.n == 0 {

@@ -153,7 +153,8 @@ func (r *Request) Answered() bool {
 // Name returns the name of r's operation.
 func (r *Request) Name() string { return r.name }
 
-// ReliedOn reports whether the session relies on r, and no call waits for it and would send it again.
+// ReliedOn reports whether the session relies on r, and no call waits for it and would send it
+// again.
 func (r *Request) ReliedOn() bool {
 	needed := r.Op == wire.OpExists || r.Op == wire.OpSetWatches || r.Op == wire.OpSync
 	return needed && r.done == nil

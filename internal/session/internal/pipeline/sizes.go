@@ -7,8 +7,8 @@ import (
 )
 
 // Other clients determine how long the reply to a list or a read is: a hundred thousand contenders,
-// names of 1 MB each, data. A burst of calls on such a lock would ask for many such replies at once,
-// and the next heartbeat's reply would come behind all of them. So a connection has
+// names of 1 MB each, data. A burst of calls on such a lock would ask for many such replies at
+// once, and the next heartbeat's reply would come behind all of them. So a connection has
 //
 //   - one list or read in flight whose last reply was longer than longReply;
 //   - one list or read in flight of a path that has not been read on this connection.
@@ -25,8 +25,8 @@ const (
 	replyDue  = -1 // the first reply has not come
 )
 
-// replyKey is an operation and a path. The path is a hash, since other clients determine how long it
-// is; two paths with one hash only wait for each other.
+// replyKey is an operation and a path. The path is a hash, since other clients determine how long
+// it is; two paths with one hash only wait for each other.
 type replyKey struct {
 	op   int32
 	path uint64

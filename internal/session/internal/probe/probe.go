@@ -17,7 +17,8 @@ import (
 // MinTimeout is the least timeout that a session asks for.
 const MinTimeout = 100 * time.Millisecond
 
-// Probe is a separate session, on one connection, for questions that would harm a client's session. It is for one goroutine.
+// Probe is a separate session, on one connection, for questions that would harm a client's session.
+// It is for one goroutine.
 type Probe struct {
 	ID       int64
 	Granted  time.Duration // the timeout
@@ -27,8 +28,8 @@ type Probe struct {
 	conn net.Conn
 }
 
-// New does the handshake on conn, which it takes over: it asks for a session of timeout. sent is when
-// dialling began.
+// New does the handshake on conn, which it takes over: it asks for a session of timeout. sent is
+// when dialling began.
 func New(conn net.Conn, timeout time.Duration, sent time.Time) (*Probe, error) {
 	p := &Probe{conn: conn, Sent: sent}
 	err := p.open(timeout)
@@ -67,11 +68,13 @@ func (p *Probe) open(timeout time.Duration) error {
 	return nil
 }
 
-// Tick returns what a client that asked for the least timeout takes for the server's tick: see Session.findTick.
+// Tick returns what a client that asked for the least timeout takes for the server's tick: see
+// Session.findTick.
 func (p *Probe) Tick() time.Duration { return max(p.Granted, MinTimeout) / 2 }
 
-// Takes returns nil if the server accepts a request of so many bytes: it asks for a znode that does not exist, with a name
-// of about that length. An error: the server does not, and the connection is lost.
+// Takes returns nil if the server accepts a request of so many bytes: it asks for a znode that does
+// not exist, with a name of about that length. An error: the server does not, and the connection is
+// lost.
 func (p *Probe) Takes(bytes int) error {
 	const beside = 8 + 4 + 1 // the header, the path's length, the watch flag
 	path := "/" + strings.Repeat("x", max(bytes-beside-1, 0))
@@ -89,7 +92,8 @@ func (p *Probe) Close() error {
 	return errors.Join(probeError(err), p.conn.Close())
 }
 
-// exchange sends a frame, which has room for its length in front, and returns the body of the next frame.
+// exchange sends a frame, which has room for its length in front, and returns the body of the next
+// frame.
 func (p *Probe) exchange(frame []byte) ([]byte, error) {
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
 	if _, err := p.conn.Write(frame); err != nil {

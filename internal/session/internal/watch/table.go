@@ -14,14 +14,16 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// Table is the table of the session's watches: for each path one of a kind, however many Watches wait for it. The server
-// has the same watches: one that no call needs any more is removed there by removeWatches, and after a reconnection the new
-// server is asked for those that are left. So neither side grows with the number of past waits.
+// Table is the table of the session's watches: for each path one of a kind, however many Watches
+// wait for it. The server has the same watches: one that no call needs any more is removed there by
+// removeWatches, and after a reconnection the new server is asked for those that are left. So
+// neither side grows with the number of past waits.
 //
-// The order of frames tells to which watch a notification belongs. Requests and replies of a conn are strictly in order, and
-// a reply's hook runs before the next frame is read: so a notification that is read before the reply to our request belongs
-// to an earlier watch, and one that is read after it to this one. One exception: of znodes that are already gone, the server
-// notifies before the reply to setWatches; see wakeLocked.
+// The order of frames tells to which watch a notification belongs. Requests and replies of a conn
+// are strictly in order, and a reply's hook runs before the next frame is read: so a notification
+// that is read before the reply to our request belongs to an earlier watch, and one that is read
+// after it to this one. One exception: of znodes that are already gone, the server notifies before
+// the reply to setWatches; see wakeLocked.
 type Table struct {
 	juteMaxBuffer int
 	spawn         func(fn func()) bool // runs fn in a goroutine of the session
@@ -36,7 +38,8 @@ type Table struct {
 	list   watchList // those of byPath, in the order in which a new server is asked for them
 }
 
-// watchKey is a path, with the chroot, and what of it is watched: the znode, or the list of its children.
+// watchKey is a path, with the chroot, and what of it is watched: the znode, or the list of its
+// children.
 type watchKey struct {
 	path  string
 	child bool
@@ -65,8 +68,8 @@ const (
 	believedAbsent         // see WatchAllAndCreation
 )
 
-// New returns an empty table. spawn runs a function in a goroutine of the session, unless that is over. missing is told, under
-// the table's mutex, the path of a znode that does not exist.
+// New returns an empty table. spawn runs a function in a goroutine of the session, unless that is
+// over. missing is told, under the table's mutex, the path of a znode that does not exist.
 func New(juteMaxBuffer int, spawn func(fn func()) bool, missing func(path string)) *Table {
 	return &Table{juteMaxBuffer: juteMaxBuffer, spawn: spawn, missing: missing, byPath: map[watchKey]*watched{}}
 }
@@ -87,8 +90,8 @@ func (ws *Table) closeLocked(w *Watch) {
 	} // else its hook, or restore, drops it: no Watch waits
 }
 
-// Add returns a Watch of path or, with child, of its children. It asks the server to watch it, if it is new; but of children the
-// caller does, with a list: see Listed.
+// Add returns a Watch of path or, with child, of its children. It asks the server to watch it, if
+// it is new; but of children the caller does, with a list: see Listed.
 func (ws *Table) Add(path string, child bool) *Watch {
 	key := watchKey{path, child}
 	ws.mu.Lock()
@@ -100,8 +103,8 @@ func (ws *Table) Add(path string, child bool) *Watch {
 	return w
 }
 
-// enlistLocked adds a Watch that waits for key; the first one's belief counts. ask: the caller has to ask the server; else
-// it has been asked, or restore will ask it.
+// enlistLocked adds a Watch that waits for key; the first one's belief counts. ask: the caller has
+// to ask the server; else it has been asked, or restore will ask it.
 func (ws *Table) enlistLocked(key watchKey, b belief) (w *Watch, ask bool) {
 	t := ws.byPath[key]
 	if t == nil {
@@ -201,12 +204,14 @@ func (ws *Table) takeAwayLocked(t watchKey) {
 	}
 	r := pipeline.Unawaited(wire.OpRemoveWatches, "remove watch", t.path,
 		wire.AppendInt(wire.AppendString(wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpRemoveWatches), t.path), kind))
-	// "No such watch" means that it has just fired. One that a busy server keeps goes with its znode, or with the connection.
+	// "No such watch" means that it has just fired. One that a busy server keeps goes with its
+	// znode, or with the connection.
 	ws.conn.Enqueue(r)
 }
 
-// Fire delivers a notification that c has read, of what happened at zxid. False: c is not in use any more, and no Watch was
-// fired: the next conn sets the watches again, as of before this notification.
+// Fire delivers a notification that c has read, of what happened at zxid. False: c is not in use
+// any more, and no Watch was fired: the next conn sets the watches again, as of before this
+// notification.
 func (ws *Table) Fire(c *link.Conn, event zk.EventType, path string, zxid int64) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -243,11 +248,12 @@ func (ws *Table) fireLocked(t *watched, event zk.EventType, zxid int64) {
 	t.waiters = nil
 }
 
-// Answered notes that c has answered a request, as of zxid, and so has told all events of our watches up to that: the next
-// server repeats those after told. told may be less than the zxid that the session has seen, which the handshake names so that
-// a server that lags behind refuses it. For a server that has told one event of a transaction may not have told the next one,
-// and what it answers before it has the watches says nothing about them. ZooKeeper's own client does not count notifications
-// either, and lets no request overtake its setWatches.
+// Answered notes that c has answered a request, as of zxid, and so has told all events of our
+// watches up to that: the next server repeats those after told. told may be less than the zxid that
+// the session has seen, which the handshake names so that a server that lags behind refuses it. For
+// a server that has told one event of a transaction may not have told the next one, and what it
+// answers before it has the watches says nothing about them. ZooKeeper's own client does not count
+// notifications either, and lets no request overtake its setWatches.
 func (ws *Table) Answered(c *link.Conn, zxid int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -256,7 +262,8 @@ func (ws *Table) Answered(c *link.Conn, zxid int64) {
 	}
 }
 
-// Attach makes c the table's conn, unless c has failed already: a later one may then have been attached.
+// Attach makes c the table's conn, unless c has failed already: a later one may then have been
+// attached.
 func (ws *Table) Attach(c *link.Conn) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -278,10 +285,11 @@ func (ws *Table) Detach(c *link.Conn) {
 	}
 }
 
-// Restore asks the server of c, which is attached, for the watches of the table. Armed ones are set again as of told, so that
-// the server reports at once what has changed since; the others are asked for anew. The newest come first, as WatchAll needs
-// it. Each call makes one request, and more says that another call is needed: in between, others can use the table. None is
-// written before the last call.
+// Restore asks the server of c, which is attached, for the watches of the table. Armed ones are set
+// again as of told, so that the server reports at once what has changed since; the others are asked
+// for anew. The newest come first, as WatchAll needs it. Each call makes one request, and more says
+// that another call is needed: in between, others can use the table. None is written before the
+// last call.
 func (ws *Table) Restore(c *link.Conn) (more bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -321,14 +329,15 @@ func (ws *Table) Restore(c *link.Conn) (more bool) {
 	return ws.list.unasked != nil
 }
 
-// watchList lists the watches of the table, mostly the newest first, and knows which of them the present server has been
-// asked for. Its methods take constant time. Guarded by Table.mu.
+// watchList lists the watches of the table, mostly the newest first, and knows which of them the
+// present server has been asked for. Its methods take constant time. Guarded by Table.mu.
 type watchList struct {
 	all     list.List     // of *watched
 	unasked *list.Element // newest watch for which this server has not been asked, nor for any older one
 }
 
-// add enters t. detached: there is no server to ask. It returns whether the caller has to ask for t now; else restore will.
+// add enters t. detached: there is no server to ask. It returns whether the caller has to ask for t
+// now; else restore will.
 func (l *watchList) add(t *watched, detached bool) (ask bool) {
 	if l.unasked == nil {
 		t.place, ask = l.all.PushFront(t), !detached

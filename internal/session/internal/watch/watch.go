@@ -22,15 +22,16 @@ type Watch struct {
 	then  func(zk.EventType)
 	wake  chan<- struct{}
 
-	// Exists says whether the znode existed when the watch was set. A watch that is shared with an earlier Watch was set for
-	// that one, and has not fired since.
+	// Exists says whether the znode existed when the watch was set. A watch that is shared with an
+	// earlier Watch was set for that one, and has not fired since.
 	Exists bool
 }
 
 // Path is the watched path, with the chroot.
 func (w *Watch) Path() string { return w.t.path }
 
-// Ready returns a channel that is closed when the server has answered the request for w; nil: it has.
+// Ready returns a channel that is closed when the server has answered the request for w; nil: it
+// has.
 func (w *Watch) Ready() <-chan struct{} {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
@@ -47,10 +48,12 @@ func (w *Watch) Settle() (err error) {
 	return err
 }
 
-// Gone may be called once the server has answered: see Ready. It reports whether the znode, which was believed present, had gone when the watch was set: nothing waits for its creation.
+// Gone may be called once the server has answered: see Ready. It reports whether the znode, which
+// was believed present, had gone when the watch was set: nothing waits for its creation.
 func (w *Watch) Gone() bool { return w.t.gone }
 
-// Event returns what happened: created, deleted, data or children changed; 0 while the watch has not fired.
+// Event returns what happened: created, deleted, data or children changed; 0 while the watch has
+// not fired.
 func (w *Watch) Event() zk.EventType {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
@@ -69,8 +72,9 @@ func (w *Watch) callBackLocked() {
 	}
 }
 
-// Close gives up the watch. If it is the last one on its path, Close removes it from the server, without waiting. Close may
-// be called more than once, before and after the watch has fired, and on nil.
+// Close gives up the watch. If it is the last one on its path, Close removes it from the server,
+// without waiting. Close may be called more than once, before and after the watch has fired, and on
+// nil.
 func (w *Watch) Close() {
 	if w == nil {
 		return
@@ -80,8 +84,8 @@ func (w *Watch) Close() {
 	w.ws.closeLocked(w)
 }
 
-// Then calls fn, in a goroutine of the session, when the watch fires, or at once if it has fired; but not if the session
-// ends, or the watch is closed, first. A watch has one fn.
+// Then calls fn, in a goroutine of the session, when the watch fires, or at once if it has fired;
+// but not if the session ends, or the watch is closed, first. A watch has one fn.
 func (w *Watch) Then(fn func(zk.EventType)) {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
@@ -90,8 +94,8 @@ func (w *Watch) Then(fn func(zk.EventType)) {
 	}
 }
 
-// FireMissing fires w with its znode's deletion, unless it has fired. (It has not if it shares its table entry with an
-// earlier Watch that found no znode and waits for its creation.)
+// FireMissing fires w with its znode's deletion, unless it has fired. (It has not if it shares its
+// table entry with an earlier Watch that found no znode and waits for its creation.)
 func (w *Watch) FireMissing() {
 	ws := w.ws
 	ws.mu.Lock()
@@ -103,27 +107,31 @@ func (w *Watch) FireMissing() {
 	w.fireLocked(zk.EventNodeDeleted, 0, w.t.conn)
 }
 
-// ExistedWhen reports whether w's znode is known to have existed when o's was deleted: w had not fired, and the server that
-// reported o's deletion was watching w's znode too. False: not known, because w has fired since, or the connection was lost
-// in between, and another server may report earlier events later.
+// ExistedWhen reports whether w's znode is known to have existed when o's was deleted: w had not
+// fired, and the server that reported o's deletion was watching w's znode too. False: not known,
+// because w has fired since, or the connection was lost in between, and another server may report
+// earlier events later.
 //
-// A server reports events on one connection in the order in which they happen, and znodes that it finds gone when watches
-// are set in the order of WatchAll's paths. So it would have reported an earlier deletion of w's znode first.
+// A server reports events on one connection in the order in which they happen, and znodes that it
+// finds gone when watches are set in the order of WatchAll's paths. So it would have reported an
+// earlier deletion of w's znode first.
 func (w *Watch) ExistedWhen(o *Watch) bool {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
 	return w.event == 0 && w.t.exists && o.event == zk.EventNodeDeleted && w.t.conn == o.conn
 }
 
-// FiredWith reports whether the same transaction fired w and o, and whether that is known: servers since 3.9 tell the
-// transaction, unless it came before the watch was set. Both are watches of one session that have fired.
+// FiredWith reports whether the same transaction fired w and o, and whether that is known: servers
+// since 3.9 tell the transaction, unless it came before the watch was set. Both are watches of one
+// session that have fired.
 func (w *Watch) FiredWith(o *Watch) (same, known bool) {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
 	return w.zxid == o.zxid && w.zxid > 0, w.zxid > 0 || o.zxid > 0
 }
 
-// Wake sends to ch, without blocking, when the watch fires, or at once if it has fired. A watch has one ch.
+// Wake sends to ch, without blocking, when the watch fires, or at once if it has fired. A watch has
+// one ch.
 func (w *Watch) Wake(ch chan<- struct{}) {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
@@ -132,8 +140,8 @@ func (w *Watch) Wake(ch chan<- struct{}) {
 	}
 }
 
-// AddAll returns a Watch of each of paths and, behind them, one of absent, unless that is "". It asks the server to watch
-// what is new to it. The first in paths is registered last: see restore.
+// AddAll returns a Watch of each of paths and, behind them, one of absent, unless that is "". It
+// asks the server to watch what is new to it. The first in paths is registered last: see restore.
 func (ws *Table) AddAll(paths []string, absent string) []*Watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -156,7 +164,8 @@ func (ws *Table) AddAll(paths []string, absent string) []*Watch {
 	return all
 }
 
-// armAllLocked asks the server to watch ts, each of which is believedPresent or believedAbsent, as the request says.
+// armAllLocked asks the server to watch ts, each of which is believedPresent or believedAbsent, as
+// the request says.
 func (ws *Table) armAllLocked(ts []*watched) {
 	c := ws.conn
 	together := make([]*watched, 0, len(ts))
@@ -185,14 +194,15 @@ const (
 	setWatchesRoom = 36        // bytes of a setWatches request of one path, besides the path
 )
 
-// unnamable reports whether t fits in no setWatches request: one with t alone would be too long. In a sequential create the
-// server appends ten bytes to a path; only an exists request has room for the longest ones.
+// unnamable reports whether t fits in no setWatches request: one with t alone would be too long. In
+// a sequential create the server appends ten bytes to a path; only an exists request has room for
+// the longest ones.
 func (ws *Table) unnamable(t *watched) bool {
 	return !t.child && setWatchesRoom+len(t.path) > ws.juteMaxBuffer
 }
 
-// setWatchesLocked sends setWatches requests for ts, in order, as of zxid, and returns how many. For each, hook runs in the
-// conn's reader, without mu.
+// setWatchesLocked sends setWatches requests for ts, in order, as of zxid, and returns how many.
+// For each, hook runs in the conn's reader, without mu.
 func (ws *Table) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*watched, code int32)) (requests int) {
 	most := min(setWatchesMax, ws.juteMaxBuffer/2)
 	for len(ts) > 0 {

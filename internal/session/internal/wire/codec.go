@@ -8,8 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The wire format is jute, as in ZooKeeper's zookeeper.jute: big-endian integers, strings and byte strings behind a
-// 32-bit length (−1: null), vectors behind a 32-bit count.
+// The wire format is jute, as in ZooKeeper's zookeeper.jute: big-endian integers, strings and byte
+// strings behind a 32-bit length (−1: null), vectors behind a 32-bit count.
 
 // The types of requests.
 const (
@@ -63,8 +63,8 @@ const (
 	CodeThrottled      int32 = -127
 )
 
-// Definite reports whether code tells what became of the request. After other codes, from a server in trouble, it may have
-// been carried out.
+// Definite reports whether code tells what became of the request. After other codes, from a server
+// in trouble, it may have been carried out.
 func Definite(code int32) bool {
 	switch code {
 	case CodeOK, CodeUnimplemented, CodeBadArguments:
@@ -73,7 +73,8 @@ func Definite(code int32) bool {
 	return code <= CodeAPIError && code != CodeRequestTimeout
 }
 
-// TryAgain reports whether code comes from a server that stays connected and could not see to the request now.
+// TryAgain reports whether code comes from a server that stays connected and could not see to the
+// request now.
 func TryAgain(code int32) bool {
 	switch code {
 	case CodeConnectionLoss, CodeServerTimeout, CodeRequestTimeout, CodeThrottled:
@@ -134,14 +135,16 @@ func AppendACL(b []byte, acl []zk.ACL) []byte {
 	return b
 }
 
-// AppendHeader begins a frame: room for the length and the transaction id, which are filled in later, and the opcode.
+// AppendHeader begins a frame: room for the length and the transaction id, which are filled in
+// later, and the opcode.
 func AppendHeader(b []byte, op int32) []byte { return AppendInt(AppendInt(AppendInt(b, 0), 0), op) }
 
 // ErrShort says that a frame ends inside a field, or has an impossible length.
 var ErrShort = errors.New("frame too short")
 
-// Decoder reads a frame. After the first failure every read returns zero and err stays set, so callers check once. A
-// length from the wire is not trusted before the bytes behind it have been seen.
+// Decoder reads a frame. After the first failure every read returns zero and err stays set, so
+// callers check once. A length from the wire is not trusted before the bytes behind it have been
+// seen.
 type Decoder struct {
 	B   []byte
 	Err error
@@ -268,8 +271,8 @@ type ConnectResponse struct {
 	ID        int64
 }
 
-// ParseConnectResponse decodes the server's half of the handshake. It returns an error if b is nothing
-// that a ZooKeeper server sends.
+// ParseConnectResponse decodes the server's half of the handshake. It returns an error if b is
+// nothing that a ZooKeeper server sends.
 func ParseConnectResponse(b []byte) (ConnectResponse, error) {
 	d := Decoder{B: b}
 	if d.Int() != 0 { // protocol version

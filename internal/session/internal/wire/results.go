@@ -2,8 +2,8 @@ package wire
 
 import "iter"
 
-// MultiHeader is the length, in bytes, of the header before each operation or result of a multi, and
-// behind the last one.
+// MultiHeader is the length, in bytes, of the header before each operation or result of a multi,
+// and behind the last one.
 const MultiHeader = 9
 
 // AppendMultiHeader appends the header of an operation, or with done that behind the last one.
@@ -18,7 +18,8 @@ type Result struct {
 	Raw  []byte // with its header
 }
 
-// Results yields the results in the reply to a request of, OpMulti or OpMultiRead. If d.Err is set, the reply is incomplete.
+// Results yields the results in the reply to a request of, OpMulti or OpMultiRead. If d.Err is set,
+// the reply is incomplete.
 func (d *Decoder) Results(of int32) iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		for {
@@ -51,9 +52,9 @@ func (d *Decoder) Results(of int32) iter.Seq[Result] {
 	}
 }
 
-// Verdict returns the code of a reply: the header's. If a multi's header says OK, it is "session expired" or "session moved"
-// if any operation has that code (for a multi servers say it only there), else the first code other than OK and
-// RuntimeInconsistency.
+// Verdict returns the code of a reply: the header's. If a multi's header says OK, it is "session
+// expired" or "session moved" if any operation has that code (for a multi servers say it only
+// there), else the first code other than OK and RuntimeInconsistency.
 func Verdict(op int32, header int32, body []byte) int32 {
 	if op != OpMulti || header != CodeOK {
 		return header
