@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -185,5 +186,44 @@ func TestAGroupWhoseAnswerProvesNothingHasAnUnknownOutcome(t *testing.T) {
 			require.ErrorIs(t, c.Err, session.ErrUnknownOutcome)
 			require.Len(t, srv.Children("/a"), 1)
 		})
+	}
+}
+
+// The header of the reply says OK, and the result of the only operation is a code that proves
+// nothing. The server has carried the transaction out, or it has not: the caller is told that both
+// are possible.
+func TestATransactionWhoseResultProvesNothingHasAnUnknownOutcome(t *testing.T) {
+	for _, code := range []int32{-1, -3, -5, -13} {
+		for name, c := range map[string]struct {
+			answer fault.Fault
+			done   bool
+		}{
+			"carried out":     {fault.Garble(resultOf(code)), true},
+			"not carried out": {fault.AnswerInside(fault.Code(code)), false},
+		} {
+			t.Run(fmt.Sprintf("%d, %s", code, name), func(t *testing.T) {
+				bubble(t, func(t *testing.T, srv *zktest.Server) {
+					s := open(t, srv)
+					answered := srv.Inject(c.answer.Op(fault.OpMulti))
+					_, err := s.Multi(t.Context(), session.OpCreate{Path: "/x", ACL: everybody})
+					require.ErrorIs(t, err, session.ErrUnknownOutcome)
+					require.NotErrorIs(t, err, session.ErrNoReply, "it is no reason to repeat it at once")
+					require.Equal(t, 1, answered.Hits())
+					_, made := srv.Node("/x")
+					require.Equal(t, c.done, made)
+				})
+			})
+		}
+	}
+}
+
+// resultOf returns what makes the reply to a transaction of one operation say that it is answered
+// with code, below a header that stays as it is.
+func resultOf(code int32) func(reply []byte) []byte {
+	return func(reply []byte) []byte {
+		const header, failed, last = 16, -1, 1
+		b := be32(append(be32(slices.Clone(reply[:header]), failed), 0), code)
+		b = be32(b, code) // the result has its code twice
+		return be32(append(be32(b, failed), last), -1)
 	}
 }
