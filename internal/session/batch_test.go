@@ -323,3 +323,27 @@ func TestAWriteBehindAReadInABatchThatIsGivenUpHasAnUnknownOutcome(t *testing.T)
 		})
 	}
 }
+
+// The context ends while a call waits for the read behind its write. The write's answer has come:
+// it says that the server has dropped the write, or that the write may still be carried out.
+func TestOnlyAThrottledWriteIsKnownNotToBeDoneWhenItsCallEndsAtTheReadBehindIt(t *testing.T) {
+	for code, dropped := range map[fault.Code]bool{-127: true, -4: false, -7: false, -122: false} {
+		t.Run(fmt.Sprint(int32(code)), func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				require.NoError(t, srv.Create("/x", nil))
+				s := open(t, srv)
+				answered := srv.Inject(fault.Answer(code).Op(fault.OpDelete))
+				srv.Inject(fault.HoldReply().Op(fault.OpExists))
+				b := s.Batch()
+				deleted, stat := b.Delete("/x", -1), b.Exists("/x")
+				err := b.Do(within(t, time.Second))
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Equal(t, err, deleted.Err)
+				require.Equal(t, 1, answered.Hits())
+				require.ErrorIs(t, stat.Err, context.DeadlineExceeded)
+				require.Equal(t, dropped, errors.Is(err, session.ErrNotSent), "%v", err)
+				require.Equal(t, !dropped, errors.Is(err, session.ErrUnknownOutcome), "%v", err)
+			})
+		})
+	}
+}
