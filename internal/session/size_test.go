@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"runtime"
 	"strings"
@@ -144,6 +145,27 @@ func TestAReplyThatIsTooLongCostsOneCall(t *testing.T) {
 		require.Equal(t, 1, p.count(), "no connection was given up")
 		require.Less(t, least.Load(), uint64(size/8), "bytes that were allocated while 96 MB arrived")
 	})
+}
+
+// Of the reply to a write that is too long only the header is read: its code says whether the write
+// was done, or refused, or that nobody knows.
+func TestTheCodeOfAReplyThatIsTooLongSaysWhetherTheWriteMayBeDone(t *testing.T) {
+	const size = session.MaxFrame + 1
+	for code, mayBeDone := range map[int32]bool{0: true, -1: true, -5: true, -101: false} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			withPeer(t, once(func(c *peerConn, xid int32) {
+				header := longReply(xid, size)
+				c.raw(be32(header[:len(header)-4], code)...)
+				c.raw(make([]byte, size-(len(header)-4))...)
+			}), func(t *testing.T, p *peer, s *session.Session) {
+				err := s.Delete(within(t, soon), "/x", -1)
+				require.ErrorIs(t, err, session.ErrTooLarge)
+				require.Equal(t, mayBeDone, errors.Is(err, session.ErrUnknownOutcome), "%v", err)
+				require.NotErrorIs(t, err, session.ErrNoReply, "it was answered")
+				require.Equal(t, 1, p.count(), "the connection is not given up")
+			})
+		})
+	}
 }
 
 // Scenario 57: a reply that takes longer than the patience, and longer than the session timeout, is read as long as its
