@@ -231,3 +231,30 @@ func TestAnAtMostOnceRunThatMayBeRecordedSaysSo(t *testing.T) {
 		require.ErrorIs(s, err, zklock.ErrUnknownOutcome, "and the error must not hide that")
 	})
 }
+
+// A server in trouble answers each write of a run after the function has been called, and carries
+// out none. The writes are bounded here, so that a call that repeats them fails.
+func TestARunWhoseEndIsAnsweredWithTroubleIsNotWrittenAgain(t *testing.T) {
+	for name, atMostOnce := range map[string]bool{"Once": false, "AtMostOnce": true} {
+		t.Run(name, func(t *testing.T) {
+			locktest.SimulateAlone(t, func(s *locktest.Sim) {
+				j := s.Client().Job("/jobs/nightly")
+				if atMostOnce {
+					j = j.AtMostOnce()
+				}
+				var trouble *zktest.Injection
+				err := once(s.Context(), j, "k", func(context.Context) error {
+					trouble = s.Server.Inject(onRecord(fault.Answer(-1)).Times(20))
+					return nil
+				})
+				require.Equal(s, 1, trouble.Hits())
+				if atMostOnce {
+					require.NoError(s, err)
+					return
+				}
+				require.ErrorIs(s, err, zklock.ErrNotRecorded)
+				require.ErrorIs(s, err, zklock.ErrUnknownOutcome)
+			})
+		})
+	}
+}
