@@ -232,6 +232,61 @@ func TestAnAtMostOnceRunThatMayBeRecordedSaysSo(t *testing.T) {
 	})
 }
 
+// What happens to the record while the function runs, or to the write of the run behind it, costs
+// one write more at most. The server refuses what exceeds the bound, so that a call that writes
+// without an end fails.
+func TestARunIsWrittenOnceAndOnceMoreWhereItsRecordIsNotAsItWas(t *testing.T) {
+	const node, bound = record + "/every", 5
+	written := func(f fault.Fault) fault.Fault { return f.Op(fault.OpMulti).Path(node) }
+	anothers := []byte(`{"host":"another","pid":1,"token":1,"took_ms":0}`)
+	for name, c := range map[string]struct {
+		meanwhile func(s *locktest.Sim, later bool) error
+		writes    int
+	}{
+		"nothing happens": {func(*locktest.Sim, bool) error { return nil }, 1},
+		"another client writes the run": {func(s *locktest.Sim, later bool) error {
+			if later {
+				return s.Server.SetData(node, anothers)
+			}
+			return s.Server.Create(node, anothers)
+		}, 2},
+		"another client deletes the record": {func(s *locktest.Sim, _ bool) error {
+			return s.Server.DeleteAll(record)
+		}, 2},
+		"the reply to the write is lost": {func(s *locktest.Sim, _ bool) error {
+			s.Server.Inject(written(fault.CloseAfter()).Once())
+			return nil
+		}, 2},
+		"the write is lost": {func(s *locktest.Sim, _ bool) error {
+			s.Server.Inject(written(fault.CloseBefore()).Once())
+			return nil
+		}, 2},
+	} {
+		for when, later := range map[string]bool{"the first run": false, "a later run": true} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				locktest.SimulateAlone(t, func(s *locktest.Sim) {
+					s.Server.Inject(written(fault.Answer(fault.CodeNoAuth)).After(bound))
+					j := s.Client().Job("/jobs/nightly")
+					if later {
+						require.NoError(s, every(s.Context(), j, time.Second, new(job).run))
+						time.Sleep(time.Minute)
+					}
+					var writes *zktest.Injection
+					run, err := j.Every(s.Context(), time.Second, func(context.Context) error {
+						writes = s.Server.Inject(written(fault.Delay(0)))
+						return c.meanwhile(s, later)
+					})
+					require.NoError(s, err)
+					require.True(s, run.Mine)
+					require.Equal(s, c.writes, writes.Hits())
+					run.Mine = false
+					require.Equal(s, []zklock.JobRun{run}, runsOf(s, j))
+				})
+			})
+		}
+	}
+}
+
 // A server in trouble answers each write of a run after the function has been called, and carries
 // out none. The writes are bounded here, so that a call that repeats them fails.
 func TestARunWhoseEndIsAnsweredWithTroubleIsNotWrittenAgain(t *testing.T) {
