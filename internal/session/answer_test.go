@@ -227,3 +227,53 @@ func resultOf(code int32) func(reply []byte) []byte {
 		return be32(append(be32(b, failed), last), -1)
 	}
 }
+
+// Each case takes few creates. After more of them the server says that the znode is there, so that
+// a call that creates without an end returns, and the test fails.
+func TestAPathIsMadeWithoutMoreCreatesThanWhatHappensDemands(t *testing.T) {
+	const bound = 20
+	for name, c := range map[string]struct {
+		chroot, path string
+		answer       fault.Fault // what happens to the first creates
+		times        int         // to how many of them
+		creates      int
+		want         error
+		says         string
+	}{
+		"the znode is missing":    {path: "/x", creates: 1},
+		"its parents are missing": {path: "/a/b/c", creates: 5},
+		"the chroot is missing":   {chroot: "/c", path: "/x", creates: 1, want: session.ErrConfig},
+		"the root is missing": {path: "/x", answer: fault.Answer(fault.CodeNoNode), times: bound,
+			creates: 1, want: zk.ErrNoNode, says: "the root is missing"},
+		"the reply is lost":  {path: "/x", answer: fault.CloseAfter(), times: 1, creates: 2},
+		"the create is lost": {path: "/x", answer: fault.CloseBefore(), times: 1, creates: 2},
+		"the server is busy": {path: "/x", answer: fault.Answer(-127), times: 3, creates: 4},
+		"the server is not well": {path: "/x", answer: fault.Answer(-1), times: bound,
+			creates: 1, want: session.ErrUnknownOutcome},
+		"the server does not permit it": {path: "/x", answer: fault.Answer(fault.CodeNoAuth),
+			times: bound, creates: 1, want: zk.ErrNoAuth},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s := openAt(t, srv.Addr()+c.chroot, func(conf *session.Config) {
+					conf.Dial, conf.CreateChroot = srv.Dial, false
+				})
+				creates := srv.Inject(fault.Delay(0).Op(fault.OpCreate))
+				srv.Inject(fault.Answer(fault.CodeNodeExists).Op(fault.OpCreate).After(bound))
+				if c.times > 0 {
+					srv.Inject(c.answer.Op(fault.OpCreate).Times(c.times))
+				}
+				err := s.CreateAll(within(t, soon), c.path, nil, session.Persistent, everybody)
+				require.Equal(t, c.creates, creates.Hits())
+				_, made := srv.Node(c.chroot + c.path)
+				require.Equal(t, c.want == nil, made)
+				if c.want == nil {
+					require.NoError(t, err)
+					return
+				}
+				require.ErrorIs(t, err, c.want)
+				require.ErrorContains(t, err, c.says)
+			})
+		})
+	}
+}
