@@ -17,6 +17,62 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
+// A call repeats at once what no server has answered, and nothing else. What is left to the sweeper
+// pauses in between. The answer "connection loss" counts as none. The answers are bounded, so that
+// a call that repeats without an end returns, and the test fails.
+func TestACallIsRepeatedAtOnceOnlyWithoutAnAnswer(t *testing.T) {
+	const bound = 20
+	type call func(ctx context.Context, s *session.Session, q queue.Queue, t *queue.Ticket) error
+	check := func(ctx context.Context, _ *session.Session, _ queue.Queue, t *queue.Ticket) error {
+		return t.Check(ctx)
+	}
+	setData := func(ctx context.Context, _ *session.Session, _ queue.Queue, t *queue.Ticket) error {
+		return t.SetData(ctx, []byte("new"))
+	}
+	leave := func(ctx context.Context, _ *session.Session, _ queue.Queue, t *queue.Ticket) error {
+		return t.Leave(ctx)
+	}
+	resize := func(ctx context.Context, s *session.Session, q queue.Queue, _ *queue.Ticket) error {
+		return q.Size.Resize(ctx, s, q, 3)
+	}
+	for what, c := range map[string]struct {
+		op   fault.Op
+		call call
+		most int // how often it is sent in a second, if it is answered
+	}{
+		"a check":   {fault.OpMulti, check, 1},
+		"new data":  {fault.OpSetData, setData, 1},
+		"a resize":  {fault.OpSetData, resize, 1},
+		"a release": {fault.OpDelete, leave, 6}, // by the call, and then by the sweeper
+	} {
+		for name, answer := range map[string]struct {
+			code  fault.Code
+			times int
+			least int // how often it strikes
+			want  error
+		}{
+			"no answer":      {fault.CodeConnectionLoss, 3, 3, nil},
+			"a system error": {-1, bound, 1, session.ErrUnknownOutcome},
+			"a refusal":      {fault.CodeNoAuth, bound, 1, zk.ErrNoAuth},
+		} {
+			t.Run(what+", "+name, func(t *testing.T) {
+				bubble(t, func(t *testing.T, srv *zktest.Server) {
+					s := open(t, srv)
+					q := permitsOf(queue.NewSize(2), 1)
+					ticket := enter(t, q, s)
+					require.NoError(t, ticket.Wait(within(t, soon)))
+					sent := srv.Inject(fault.Answer(answer.code).Op(c.op).Times(answer.times))
+					err := c.call(within(t, soon), s, q, ticket)
+					require.ErrorIs(t, err, answer.want)
+					time.Sleep(time.Second)
+					require.GreaterOrEqual(t, sent.Hits(), answer.least)
+					require.LessOrEqual(t, sent.Hits(), max(c.most, answer.least))
+				})
+			})
+		}
+	}
+}
+
 // ends are calls of a ticket that holds, which lose their session at a moment of the test's choice.
 var ends = map[string]struct {
 	queues []queue.Queue
