@@ -27,9 +27,12 @@ import (
 // rewrite is datadriven's flag.
 var rewrite = flag.Lookup("rewrite")
 
-// What each call costs on the wire is in testdata/costs.txt: the requests of the client that makes it, how many of them are
-// writes, the notifications that it gets, and the bytes in both directions. Pings are left out, and so are the names of this
-// host and process. The requests stand by name: those of two goroutines have no order. To accept new costs: go test -run Costs ./zklock -rewrite
+// What each call costs on the wire is in testdata/costs.txt: the requests of the client that makes
+// it, how many of them are writes, the notifications that it gets, and the bytes in both
+// directions. Pings are left out, and so are the names of this host and process. The requests stand
+// by name: those of two goroutines have no order. To accept new costs:
+//
+//	go test -run Costs ./zklock -rewrite
 func TestTheCostsAreThoseOfTheTable(t *testing.T) {
 	const table = "testdata/costs.txt"
 	var got strings.Builder
