@@ -1,18 +1,23 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/zklock/locker/internal/session"
+)
 
 // The rule by which a command is stopped before another client can get its lock.
 //
-// The ensemble confirms the lease about every fifth of the session timeout, or a third of what two ticks leave of it.
-// As long as it does, at least healthy of the lease is left. When a lease is no longer confirmed,
+// As long as the ensemble confirms the lease, at least a healthy rest of it is left
+// (session.HealthyLease). When a lease is no longer confirmed,
 //
 //	doubt  begins when no more than grace + margin is left, or less than a healthy lease has: SIGTERM
 //	end    comes when no more than margin is left: SIGKILL
 //
-// so the command has grace to end by itself, and the kernel has margin to end it. An ensemble whose ticks are long for
-// the session timeout makes short leases; there the grace is what is left of them. If the connection returns after the
-// SIGTERM, the SIGKILL is deferred, but the command has been asked to end and must still do so.
+// so the command has grace to end by itself, and the kernel has margin to end it. An ensemble whose
+// ticks are long for the session timeout makes short leases; there the grace is what is left of
+// them. If the connection returns after the SIGTERM, the SIGKILL is deferred, but the command has
+// been asked to end and must still do so.
 const (
 	marginPart = 11 // of the timeout: margin, with which the hold's context ends as well
 	gracePart  = 4  // the upper bound of grace
@@ -40,22 +45,8 @@ type lease struct {
 // newLease derives the rule for a session timeout, on an ensemble with this tick.
 func newLease(timeout, grace, tick time.Duration) lease {
 	l := lease{timeout: timeout, grace: min(grace, timeout/gracePart), margin: timeout / marginPart}
-	l.doubt = max(l.margin, min(l.margin+l.grace, healthy(timeout, tick)-timeout/latePart))
+	l.doubt = max(l.margin, min(l.margin+l.grace, session.HealthyLease(timeout, tick)-timeout/latePart))
 	return l
-}
-
-// healthy is the least that is left of a lease before its next confirmation. Package session counts an answer only when
-// a write that was sent two ticks later has been answered. So what is confirmed is a ping, a twentieth of the timeout,
-// and a sixteenth of two ticks older than two ticks; and the next confirmation comes after a heartbeat. A fiftieth is
-// for differences between clocks.
-func healthy(timeout, tick time.Duration) time.Duration {
-	slack := min(2*tick, timeout/2)
-	return timeout - slack - slack/16 - timeout/20 - heartbeat(timeout, slack) - timeout/50
-}
-
-// heartbeat is how often the ensemble confirms a lease.
-func heartbeat(timeout, slack time.Duration) time.Duration {
-	return min(timeout/5, (timeout-slack)/3)
 }
 
 // deadline is the instant at which the command must be killed.

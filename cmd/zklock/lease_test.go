@@ -24,7 +24,8 @@ func TestALeaseIsInDoubtInTimeAndTheGroupIsKilledBeforeItIsOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLease(c.timeout, c.grace, c.tick)
 			until := at(7)
-			// As the supervisor does: checking again when the lease says so, or, as a timer may, a little later.
+			// As the supervisor does: checking again when the lease says so, or, as a timer may, a
+			// little later.
 			doubted := time.Time{}
 			for now := at(0); ; {
 				verdict, wait := l.judge(now, until)
@@ -44,18 +45,19 @@ func TestALeaseIsInDoubtInTimeAndTheGroupIsKilledBeforeItIsOver(t *testing.T) {
 	}
 }
 
-// The library confirms a lease every fifth of the timeout, or a third of what two ticks leave of it: such a lease is
-// never in doubt, however short the leases of an ensemble with long ticks are.
+// The library confirms a lease every fifth of the timeout, or a third of what two ticks leave of
+// it: such a lease is never in doubt, however short the leases of an ensemble with long ticks are.
 func TestALeaseThatIsConfirmedOnScheduleIsNeverInDoubt(t *testing.T) {
 	t.Parallel()
 	for _, tick := range []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 10 * time.Second} {
 		for _, timeout := range []time.Duration{4 * time.Second, 6 * time.Second, 10 * time.Second, time.Minute} {
 			l := newLease(timeout, timeout/gracePart, tick)
 			slack := min(2*tick, timeout/2)
+			heartbeat := min(timeout/5, (timeout-slack)/3)
 			now := time.Unix(0, 0)
 			until, asked := now.Add(timeout-slack), now
 			for range 5_000 {
-				if !now.Before(asked.Add(heartbeat(timeout, slack))) { // a ping sent a slack ago or earlier counts
+				if !now.Before(asked.Add(heartbeat)) { // a ping sent a slack ago or earlier counts
 					asked = now
 					until = now.Add(timeout - slack - slack/16 - timeout/20 - timeout/50)
 				}

@@ -28,9 +28,8 @@ const (
 	DefaultJuteMaxBuffer = 0xfffff
 )
 
-// Limits of Config.Timeout. Servers of a usual configuration grant no less, and a garbage
-// collection could cost a shorter session; no lock needs more, and the wire format (milliseconds in
-// 32 bits) ends at 24 days.
+// maxTimeout is the longest Config.Timeout; the shortest is probe.MinTimeout. No lock needs more,
+// and the wire format (milliseconds in 32 bits) ends at 24 days.
 const maxTimeout = 24 * time.Hour
 
 // Auth is one set of credentials, such as {"digest", []byte("user:password")}. The scheme digest

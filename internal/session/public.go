@@ -1,7 +1,11 @@
 package session
 
 import (
+	"time"
+
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/session/internal/lease"
 	"github.com/zklock/locker/session"
 )
 
@@ -36,5 +40,9 @@ const (
 
 // WorldACL is ZooKeeper's default access list: every client may do everything.
 func WorldACL() []zk.ACL { return session.WorldACL() }
+
+// HealthyLease returns how much of the time until SafeUntil is left, at least, while a lock is held
+// and the ensemble answers: for a session timeout and the servers' tick.
+func HealthyLease(timeout, tick time.Duration) time.Duration { return lease.Healthy(timeout, tick) }
 
 var _ session.Session = (*Session)(nil)

@@ -76,7 +76,7 @@ func (d *Dialer) limit() time.Duration {
 	return max(remaining, least)
 }
 
-// Attempt is the least dialer.limit.
+// Attempt is the shortest limit of one attempt: see Dialer.limit.
 func Attempt(timeout time.Duration) time.Duration {
 	return min(max(timeout/6, 250*time.Millisecond), 3*time.Second)
 }

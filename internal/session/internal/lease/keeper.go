@@ -163,13 +163,13 @@ func (k *Keeper) Intervals() (look, ping time.Duration) {
 	return k.timeout / lookPart, k.timeout / idlePingPart
 }
 
-// BeatDue returns the time until the next heartbeat is due: lease.beatEvery after the latest of
-// three instants: the latest acknowledged write was sent; the latest heartbeat, perhaps still
-// unanswered, was queued; the first hold began, so that a short hold costs no heartbeat. If no more
-// of the lease is left than a write takes beyond lease.thin, only the first two count. When the
-// lease runs thin: a twentieth of the timeout after the later of the first two. At once on a
-// connection whose handshake no write has confirmed. last is the later of the first two; zero:
-// there was none on this connection.
+// BeatDue returns the time until the next heartbeat is due. last is when the latest heartbeat was
+// queued on this connection, or a later acknowledged write was sent; zero if there was neither.
+//
+//   - If last is zero, a heartbeat is due at once: no write has confirmed the handshake.
+//   - If the lease runs thin, it is due a twentieth of the timeout after last.
+//   - Usually it is due beatEvery after last or, if that is later and the lease lasts for a write
+//     beyond thin, after the first hold began: so a short hold costs no heartbeat.
 func (k *Keeper) BeatDue(now, last time.Time) time.Duration {
 	left := k.end(true).Sub(now)
 	switch {

@@ -30,7 +30,7 @@ import (
 // write is acknowledged by a majority, so no other leader began before it, and one that begins
 // later gives every session its whole timeout again. And the leader has to look at the session for
 // the write, as it does for each operation of a multi; a refusal because of the session may stand
-// inside a multi whose header says OK (see verdict).
+// inside a multi whose header says OK (see wire.Verdict).
 //
 // Why two ticks from the request and one from the reply: when replies are fast, two ticks are twice
 // what the report needs, which covers a leader that asks late. Two ticks from a slow reply would
@@ -60,9 +60,9 @@ import (
 // limit):
 //
 //  1. The clocks of this machine and of the leader's differ in speed by at most two per cent, and ours counts the time for
-//     which the machine stood still (see clock: a paused guest's may not). Model.
+//     which the machine stood still (see clock.Clock: a paused guest's may not). Model.
 //  2. Our process runs, or asks Alive when it runs again. TestAliveReadsTheClockAndWaitsForNoTimer.
-//  3. The tick, found out (see findTick) or Config.TickTime, is not below the longest tickTime of the ensemble's servers.
+//  3. The tick, found out (see Session.findTick) or Config.TickTime, is not below the longest tickTime of the ensemble's servers.
 //     A grant that contradicts it is refused: TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule.
 //  4. A follower tells its leader of touched sessions twice a tick, on the ordered stream that carries its writes; an
 //     observer may be behind another observer, and no further. Model; with a follower that is cut off,
@@ -242,6 +242,13 @@ func (l *lease) before(allowance func(time.Duration) time.Duration) time.Time {
 // timeout, and more often if two ticks are much of it, so that the rest after the slack lasts for
 // three.
 func (l *lease) beatEvery() time.Duration { return min(l.timeout/5, (l.timeout-l.slack)/3) }
+
+// Healthy returns the least of the confirmed lease of a retained session that is left when all goes
+// well, which is just before a heartbeat is answered: for a session timeout and the servers' tick.
+func Healthy(timeout, tick time.Duration) time.Duration {
+	l := lease{timeout: timeout, slack: min(2*tick, timeout/2)}
+	return l.steady() + allowances(timeout) - drift(timeout)
+}
 
 // steady returns how much lease a retained session has left just before a heartbeat is answered,
 // when all goes well.

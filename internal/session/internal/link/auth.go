@@ -73,7 +73,7 @@ func (c *Conn) negotiate() error {
 }
 
 // present sends credentials and waits for the verdict. A refusal ends the session, since every
-// server would refuse them.
+// server would refuse them. That holds for credentials that are the same on each connection.
 func (c *Conn) present(r *pipeline.Request, what string) error {
 	if err := c.writeAlone(r); err != nil {
 		return err

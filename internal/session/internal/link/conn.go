@@ -21,11 +21,11 @@ import (
 
 // Conn is one network connection of a session.
 //
-// The driver (package driver) owns the socket. It dials, sends its connect request through
-// ShakeHands, and calls Receive in a loop, which returns to it only the replies to its own
-// requests. It dials again when the Conn has failed. All other requests are encoded by the packages
-// above: so they take a context, several can be sent at a time, the zxids of replies are seen, and
-// watches can be removed.
+// The driver (package driver) owns the socket. It has a connection dialled (package dial), sends
+// its connect request through ShakeHands, and calls Receive in a loop, which returns to it only the
+// replies to its own requests. It dials again when the Conn has failed. All other requests are
+// encoded by the packages above: so they take a context, several can be sent at a time, the zxids
+// of replies are seen, and watches can be removed.
 //
 // Two goroutines work on a Conn: the driver's reader, in Receive (read.go), and run (write.go).
 type Conn struct {
@@ -86,7 +86,8 @@ type Owner interface {
 	// Heard says that bytes of a long reply arrived at time at.
 	Heard(at time.Time)
 	// Replied counts the reply to r, with the verdict code, which arrived at time at. An error
-	// gives up the conn.
+	// gives up the conn, and r counts as never sent: its call sends it again, even a write. So
+	// return one only if r was certainly not carried out.
 	Replied(r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time) error
 	// Notified takes a notification. It returns false if the conn is not in use any more.
 	Notified(event zk.EventType, path string, zxid int64) bool

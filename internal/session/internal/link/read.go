@@ -171,7 +171,7 @@ func (c *Conn) progress() time.Time {
 // socketError returns what err, an error of the socket, says about the server.
 func (c *Conn) socketError(err error) error {
 	c.mu.Lock()
-	shaking, answered := c.state <= connShaking, c.pipe.Answered()
+	shaking, answered := c.state <= connShaking, c.pipe.Moved()
 	c.mu.Unlock()
 	switch {
 	case failure.HungUp(err) && shaking:
@@ -231,7 +231,7 @@ func (c *Conn) handleReply(r *pipeline.Request, reply pipeline.Reply, at time.Ti
 	}
 	if err := c.owner.Replied(r, reply.Header, code, at); err != nil {
 		c.Fail(err)
-		r.FailForResend(failure.ErrNotSent) // it was not carried out, or its reply does not count
+		r.FailForResend(failure.ErrNotSent) // it was not carried out: see Owner.Replied
 		return err
 	}
 	if r.Shared() {

@@ -191,8 +191,8 @@ func (p *Pipeline) Waiting() (queued, pending int) { return p.queue.n, p.pending
 // Progress notes that bytes of a long frame have passed at now, in either direction.
 func (p *Pipeline) Progress(now time.Time) { p.progressAt = now }
 
-// Answered reports whether bytes of a reply, or of a long request, have ever passed.
-func (p *Pipeline) Answered() bool { return !p.progressAt.IsZero() }
+// Moved reports whether bytes of a reply, or of a long request, have ever passed.
+func (p *Pipeline) Moved() bool { return !p.progressAt.IsZero() }
 
 // Quiet returns for how long nothing has been sent, and for how long nothing has been heard
 // although a reply is due (0 if none is due).

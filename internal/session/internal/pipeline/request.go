@@ -155,10 +155,7 @@ func (r *Request) Name() string { return r.name }
 
 // ReliedOn reports whether the session relies on r, and no call waits for it and would send it
 // again.
-func (r *Request) ReliedOn() bool {
-	needed := r.Op == wire.OpExists || r.Op == wire.OpSetWatches || r.Op == wire.OpSync
-	return needed && r.done == nil
-}
+func (r *Request) ReliedOn() bool { return r.done == nil && wire.SetsUp(r.Op) }
 
 // Done returns a channel that is closed when r has been completed.
 func (r *Request) Done() <-chan struct{} { return r.done }

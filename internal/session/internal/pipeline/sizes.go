@@ -36,7 +36,7 @@ var pathSeed = maphash.MakeSeed()
 
 // keyOf returns the key of r, or false if its reply is always short.
 func keyOf(r *Request) (key replyKey, ok bool) {
-	if r.Op != wire.OpGetChildren2 && r.Op != wire.OpGetData {
+	if !wire.LongReply(r.Op) {
 		return replyKey{}, false
 	}
 	return replyKey{r.Op, maphash.String(pathSeed, r.Path)}, true

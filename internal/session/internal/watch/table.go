@@ -32,7 +32,7 @@ type Table struct {
 	mu     sync.Mutex // guards what follows; outside the session's and a conn's
 	conn   *link.Conn
 	conns  uint64 // the number of conn: how many there have been
-	told   int64  // see answered
+	told   int64  // see Answered
 	asked  int    // setWatches requests of restore that conn has not answered
 	byPath map[watchKey]*watched
 	list   watchList // those of byPath, in the order in which a new server is asked for them
@@ -48,7 +48,7 @@ type watchKey struct {
 // watched is one watch of the table, with the Watches that wait for it.
 type watched struct {
 	watchKey
-	place   *list.Element // in watches.list
+	place   *list.Element // in Table.list
 	waiters []*Watch      // in the order in which they came
 	belief  belief
 	gone    bool          // believedPresent, and reported deleted before the reply

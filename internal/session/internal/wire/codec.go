@@ -83,7 +83,11 @@ func TryAgain(code int32) bool {
 	return false
 }
 
-// ThroughLeader reports whether a follower needs the leader to answer op.
+// What else is known of a type of request. Whoever adds one decides for each of these functions,
+// and for Verdict.
+
+// ThroughLeader reports whether a follower needs the leader to answer op. Of these, all but a sync
+// are writes: one whose reply was lost is not sent again.
 func ThroughLeader(op int32) bool {
 	switch op {
 	case OpCreate, OpDelete, OpSetData, OpSetACL, OpSync, OpMulti, OpCreateContainer:
@@ -91,6 +95,15 @@ func ThroughLeader(op int32) bool {
 	}
 	return false
 }
+
+// LongReply reports whether other clients determine how long the reply to op is. Such requests are
+// not sent so many at a time that a heartbeat's reply would come late.
+func LongReply(op int32) bool { return op == OpGetChildren2 || op == OpGetData }
+
+// SetsUp reports whether op, if the session itself sends it and no call waits for the reply, has to
+// succeed: otherwise a watch would never fire, or a read be older than an event. If the server
+// can't see to it now, the connection is given up, and the next one repeats it.
+func SetsUp(op int32) bool { return op == OpExists || op == OpSetWatches || op == OpSync }
 
 // AppendInt appends an integer of 32 bits.
 func AppendInt(b []byte, v int32) []byte { return binary.BigEndian.AppendUint32(b, uint32(v)) }
