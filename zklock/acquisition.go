@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/queue"
-	"github.com/zklock/locker/session"
 )
 
 // acquisition is a lock that was acquired: what its holds share. There is one hold, or with reentrancy several. It ends
@@ -261,37 +259,10 @@ func (a *acquisition) drop(h *Hold) (last bool) {
 	return len(a.holds) == 0
 }
 
-// lockKey is the key under which a hold's context has its acquisition.
-type lockKey struct {
-	c    *Client
-	path string
-}
-
 func (a *acquisition) covers(k lockKey) bool {
 	return k.c == a.c && a.has(k.path)
 }
 
 func (a *acquisition) has(path string) bool {
 	return slices.Contains(a.info.Paths, path) || a.info.Paths == nil && a.info.Path == path
-}
-
-func (h *Hold) unlock() error {
-	if !h.released.CompareAndSwap(false, true) {
-		return ErrUnlocked
-	}
-	err := h.Err()
-	last := h.a.drop(h)
-	h.forget()
-	if last {
-		s := h.ctx.s
-		ctx, done := context.WithTimeout(context.Background(), min(s.Timeout()/10, time.Second))
-		defer done()
-		if s.State() != session.Connected {
-			done() // the deletion goes on in the background
-		}
-		if released := h.a.release(ctx); errors.Is(released, ErrNodeDeleted) { // perhaps while the lock was in use
-			err = cmp.Or(err, released)
-		}
-	}
-	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -13,7 +14,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/queue"
-	zksession "github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/session"
 )
@@ -32,16 +32,6 @@ type Hold struct {
 	forget func()        // ends what ties work to the caller's context
 
 	released atomic.Bool // by Unlock
-}
-
-// Context returns a context that ends with the hold alone, for work that goes on when the context that Lock was called with has
-// ended. It is cancelled before the ensemble can give the lock to another client, even when nothing is heard any more.
-// context.Cause says why: ErrUnlocked, ErrClosed, or an error that matches ErrLost.
-//
-// If the process was stopped for longer than the lease, Err shows the loss at once, and a select mostly wakes within a
-// millisecond.
-func (h *Hold) Context() context.Context {
-	return &h.ctx
 }
 
 // bind makes h a hold of a. Its context is a child of the session's; its work's context ends with it and with caller, the
@@ -75,6 +65,57 @@ func (h *Hold) bind(a *acquisition, caller context.Context) {
 		stop()
 		release()
 	}
+}
+
+// tellAcquired reports the hold of the call i, asked for at began. If a hook panics, the caller does not get the hold, which is
+// released.
+func (h *Hold) tellAcquired(i LockInfo, began time.Time, joined uint64) {
+	i.Token, i.Node, i.Joined, i.Waited = h.Token(), h.Node(), joined, time.Since(began)
+	told := false
+	defer func() {
+		if !told {
+			_ = h.Unlock() // the panic goes on
+		}
+	}()
+	event := "lock acquired"
+	if joined != 0 {
+		event = "lock acquired again"
+	}
+	h.a.c.tell(slog.LevelDebug, event, h.a.c.opts.hooks.Acquired, i)
+	told = true
+}
+
+func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
+	defer func() {
+		if _, timed := ctx.Deadline(); timed && errors.Is(h.work.Context.Err(), context.DeadlineExceeded) {
+			// work's own timer may run before that of ctx: a caller who sees that end and then checks ctx must find it ended too.
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second): // ctx does not keep its own deadline
+			}
+		}
+		cause := h.unlock()
+		err = hide(err, ErrNotRun)
+		if cause != nil {
+			loss := &Error{"do", h.a.info.Path, fmt.Errorf("lost while in use: %w", cause)}
+			if err == nil {
+				err = loss
+			} else {
+				err = fmt.Errorf("%w; %w", err, loss)
+			}
+		}
+	}()
+	return fn(h.work)
+}
+
+// Context returns a context that ends with the hold alone, for work that goes on when the context that Lock was called with has
+// ended. It is cancelled before the ensemble can give the lock to another client, even when nothing is heard any more.
+// context.Cause says why: ErrUnlocked, ErrClosed, or an error that matches ErrLost.
+//
+// If the process was stopped for longer than the lease, Err shows the loss at once, and a select mostly wakes within a
+// millisecond.
+func (h *Hold) Context() context.Context {
+	return &h.ctx
 }
 
 // Err returns nil while the lock is held, and then the cause of Context's end.
@@ -145,6 +186,27 @@ func (h *Hold) Unlock() error {
 	return h.fail("unlock", h.unlock())
 }
 
+func (h *Hold) unlock() error {
+	if !h.released.CompareAndSwap(false, true) {
+		return ErrUnlocked
+	}
+	err := h.Err()
+	last := h.a.drop(h)
+	h.forget()
+	if last {
+		s := h.ctx.s
+		ctx, done := context.WithTimeout(context.Background(), min(s.Timeout()/10, time.Second))
+		defer done()
+		if s.State() != session.Connected {
+			done() // the deletion goes on in the background
+		}
+		if released := h.a.release(ctx); errors.Is(released, ErrNodeDeleted) { // perhaps while the lock was in use
+			err = cmp.Or(err, released)
+		}
+	}
+	return err
+}
+
 func (h *Hold) fail(op string, err error) error { return failed(op, h.a.info.Path, err) }
 
 // ownEnd returns err, the error of I/O under the hold's context. If the hold has ended and caller has not, it adds why the hold
@@ -167,90 +229,4 @@ func (h *Hold) String() string {
 		s += ", lost: " + bare(err)
 	}
 	return s
-}
-
-// leaseContext is a context that ends with a session. Its methods look at the lease clock before they answer: after a stop
-// of the process the lease may have expired before the timer that ends the session has run. A look that finds the lease
-// expired ends the session, and all contexts derived from it, before the answer is given.
-//
-// Package context finds the cancelCtx inside by Value and the identity of Done's channel, and so needs no goroutine for a
-// child. A child made by context.WithCancel asks its parent, and so looks, by its Value only.
-type leaseContext struct {
-	context.Context
-	s *zksession.Session
-}
-
-func (c *leaseContext) Err() error {
-	c.look()
-	return c.Context.Err()
-}
-
-func (c *leaseContext) Done() <-chan struct{} {
-	c.look()
-	return c.Context.Done()
-}
-
-func (c *leaseContext) Value(key any) any {
-	c.look()
-	return c.Context.Value(key)
-}
-
-// look costs a reading of the clock, and no mutex, unless it finds the lease expired.
-func (c *leaseContext) look() {
-	_ = c.s.Alive() // its error is the cause of the context's end
-}
-
-// holdContext ends with the session, and has the values of the context that Lock was called with.
-type holdContext struct {
-	context.Context // the session's
-	values          context.Context
-	h               *Hold
-}
-
-// Deadline is that of WithMaxHold.
-func (c holdContext) Deadline() (time.Time, bool) {
-	if c.h.a.limit == 0 {
-		return time.Time{}, false
-	}
-	return c.h.a.since.Add(c.h.a.limit), true
-}
-
-// holdKey finds the innermost hold in a context, and holdOf the innermost one of a path.
-type (
-	holdKey struct{}
-	holdOf  string
-)
-
-// HoldFrom returns the hold of the lock at path under which ctx was made, for functions that run inside Do and want the token or
-// Multi. A MultiLock's hold is found by each of its paths. False: there is none.
-func HoldFrom(ctx context.Context, path string) (*Hold, bool) {
-	h, ok := ctx.Value(holdOf(path)).(*Hold)
-	return h, ok
-}
-
-// Value returns what a Lock under this hold looks for, or else a value of the call's context.
-func (c holdContext) Value(key any) any {
-	switch k := key.(type) {
-	case holdKey:
-		return c.h
-	case holdOf:
-		if c.h.a.has(string(k)) {
-			return c.h
-		}
-	case lockKey:
-		if c.h.a.covers(k) {
-			return c.h.a
-		}
-	case permitsKey: // of all holds that the context belongs to
-		n, _ := c.values.Value(key).(int)
-		if c.h.a.covers(lockKey(k)) && c.h.ctx.Context.Err() == nil {
-			n += c.h.a.info.Permits
-		}
-		return n
-	}
-	// The session's context has no values but the one that lets package context cancel its children without a goroutine.
-	if v := c.Context.Value(key); v != nil {
-		return v
-	}
-	return c.values.Value(key)
 }

@@ -306,24 +306,6 @@ func (c *Client) newHold(t ticket, w *waiting, o lockOptions) *Hold {
 	return h
 }
 
-// tellAcquired reports the hold of the call i, asked for at began. If a hook panics, the caller does not get the hold, which is
-// released.
-func (h *Hold) tellAcquired(i LockInfo, began time.Time, joined uint64) {
-	i.Token, i.Node, i.Joined, i.Waited = h.Token(), h.Node(), joined, time.Since(began)
-	told := false
-	defer func() {
-		if !told {
-			_ = h.Unlock() // the panic goes on
-		}
-	}()
-	event := "lock acquired"
-	if joined != 0 {
-		event = "lock acquired again"
-	}
-	h.a.c.tell(slog.LevelDebug, event, h.a.c.opts.hooks.Acquired, i)
-	told = true
-}
-
 type waiting struct {
 	c     *Client
 	info  LockInfo

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/zklock/locker/internal/session/failure"
 )
@@ -129,29 +128,6 @@ func tryDo(ctx context.Context, try func(context.Context) (context.Context, *Hol
 		return false, nil
 	}
 	return false, err
-}
-
-func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
-	defer func() {
-		if _, timed := ctx.Deadline(); timed && errors.Is(h.work.Context.Err(), context.DeadlineExceeded) {
-			// work's own timer may run before that of ctx: a caller who sees that end and then checks ctx must find it ended too.
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Second): // ctx does not keep its own deadline
-			}
-		}
-		cause := h.unlock()
-		err = hide(err, ErrNotRun)
-		if cause != nil {
-			loss := &Error{"do", h.a.info.Path, fmt.Errorf("lost while in use: %w", cause)}
-			if err == nil {
-				err = loss
-			} else {
-				err = fmt.Errorf("%w; %w", err, loss)
-			}
-		}
-	}()
-	return fn(h.work)
 }
 
 // notRunError is why Do's function was not called.

@@ -83,6 +83,3 @@ func (s *Semaphore) Size(ctx context.Context) (size, free int, err error) {
 	})
 	return size, free, err
 }
-
-// permitsKey is the key under which a context has the number of a semaphore's permits that its holds have.
-type permitsKey lockKey
