@@ -45,173 +45,29 @@ const (
 	lost                      // anything else (endLost, expire)
 )
 
-// end is the only way out of held: it ends the context of every hold with cause. False: the acquisition had ended before.
-func (a *acquisition) end(to acquisitionState, cause error) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.state != held {
-		return false
-	}
-	a.state, a.cause = to, cause
-	for _, h := range a.holds {
-		h.cancel(cause) // under mu: a caller that finds the acquisition ended finds the contexts ended too
-	}
-	// A loss may leave znodes behind: then the timer goes on, to give them up when WithMaxHold's time is over.
-	if a.maxHold != nil && !a.leavableLocked() {
-		a.maxHold.Stop()
-	}
-	a.c.use.update(func() { delete(a.c.use.holds, a) })
-	return true
-}
-
-// endLost ends an acquisition that was lost for cause. After a stop of the process, the znode's deletion may be noticed
-// before the clock is read. If the lease has expired by then, the session's end deleted the znode: the cause is
-// ErrLeaseExpired.
-func (a *acquisition) endLost(cause error) {
-	if errors.Is(cause, queue.ErrGone) {
-		if cause = a.ticket.Session().Alive(); cause == nil {
-			cause = ErrNodeDeleted
-		}
-	}
-	if a.end(lost, cause) {
-		a.tellLost(cause)
-	}
-}
-
-// tellLost reports the loss, after end.
-func (a *acquisition) tellLost(cause error) {
-	defer a.c.ends.Done()
-	a.ticket.Lose(cause) // no other call of this process gets it
-	level := slog.LevelWarn
-	if errors.Is(cause, ErrClosed) {
-		level = slog.LevelInfo // it is Close's doing
-	}
-	a.c.tell(level, "lock lost", a.c.opts.hooks.Lost, a.after(cause))
-}
-
-// whole returns the call with the hold's token and znode.
-func (a *acquisition) whole() LockInfo {
-	i := a.info
-	i.Token, i.Node = Token(a.ticket.Czxid()), a.ticket.Nodes()[0]
-	return i
-}
-
-// after returns what a hook is told when the hold has ended.
-func (a *acquisition) after(err error) LockInfo {
-	i := a.whole()
-	i.Held, i.Err = time.Since(a.since), err
-	return i
-}
-
-// expire ends an acquisition whose WithMaxHold is over, and then leaves the ticket, also after a loss.
-func (a *acquisition) expire() {
-	first := a.end(lost, ErrMaxHold)
-	if errors.Is(a.ended(), ErrUnlocked) {
-		return // the release, which came first, leaves the ticket
-	}
-	a.ticket.Session().Go(func(ctx context.Context) {
-		a.c.unreleased(a.ticket, a.leave(ctx))
+// newHold makes the acquisition of a ticket that holds, and its first hold. Both are one allocation: with local handoff a hold
+// may last for a microsecond.
+func (c *Client) newHold(t ticket, w *waiting, o lockOptions) *Hold {
+	both := &struct {
+		a   acquisition
+		h   Hold
+		one [1]*Hold
+	}{a: acquisition{c: c, ticket: t, info: w.info, since: time.Now(), limit: o.maxHold}}
+	a, h := &both.a, &both.h
+	a.holds = append(both.one[:0], h)
+	h.bind(a, w.caller)
+	c.use.update(func() {
+		delete(c.use.waits, w)
+		c.use.holds[a] = struct{}{}
 	})
-	if first {
-		a.tellLost(ErrMaxHold) // last: the hook may take its time
+	h.tellAcquired(a.info, w.since, 0)
+	a.mu.Lock() // a timer may fire before its field is set
+	if a.limit > 0 {
+		a.maxHold = time.AfterFunc(time.Until(a.since.Add(a.limit)), a.expire) // a hook may have taken time
 	}
-}
-
-// release ends an acquisition whose last hold was unlocked. If it was lost before, the znodes that are left are deleted.
-func (a *acquisition) release(ctx context.Context) error {
-	if cause := a.ended(); cause != nil {
-		a.endLost(cause) // Guard may not have reported it yet
-	}
-	if !a.end(released, ErrUnlocked) {
-		a.c.unreleased(a.ticket, a.leave(ctx))
-		return a.ended()
-	}
-	defer a.c.ends.Done()
-	err := a.leave(ctx)
-	switch {
-	case errors.Is(err, queue.ErrGone):
-		err = ErrNodeDeleted
-	case errors.Is(err, queue.ErrTaken):
-		err = fmt.Errorf("%w, and the other places are being given up: %w", ErrNodeDeleted, err)
-	default:
-		a.c.unreleased(a.ticket, err)
-	}
-	a.c.tell(slog.LevelDebug, "lock released", a.c.opts.hooks.Released, a.after(err))
-	return err
-}
-
-// leave leaves the ticket of an acquisition that has ended, as queue.Ticket.Leave does. Only the first call does anything.
-func (a *acquisition) leave(ctx context.Context) error {
-	a.mu.Lock()
-	leavable := a.leavableLocked()
-	a.left = true
-	if a.maxHold != nil {
-		a.maxHold.Stop()
-	}
-	state, cause := a.state, a.cause
 	a.mu.Unlock()
-	if !leavable {
-		return nil
-	}
-	if state == lost {
-		// Else Leave would hand a turn on (local handoff). endLost calls Lose too, but maybe not yet.
-		a.ticket.Lose(cause)
-	}
-	return a.ticket.Leave(ctx)
-}
-
-// leavableLocked reports whether an acquisition that has ended may have znodes: not if it was left, if its only znode was
-// deleted, or if it was lost with its session.
-func (a *acquisition) leavableLocked() bool {
-	if a.left || errors.Is(a.cause, ErrNodeDeleted) && len(a.ticket.Nodes()) == 1 {
-		return false
-	}
-	return a.state == released || a.ticket.Session().Err() == nil
-}
-
-// giveUp leaves a ticket that is no longer wanted. If ctx ends, the deletion goes on in the background.
-func (c *Client) giveUp(ctx context.Context, t ticket) {
-	c.unreleased(t, t.Leave(ctx))
-}
-
-// unreleased warns of a ticket whose Leave was refused for good. After any other error the deletion goes on.
-func (c *Client) unreleased(t ticket, err error) {
-	if errors.Is(err, zk.ErrNoAuth) {
-		c.log.Warn("place in line can't be given up before the session ends", "node", t.Nodes()[0], "error", err)
-	}
-}
-
-// ended returns why the lock is not held any more; nil while it is. Guard may not have reported it yet.
-func (a *acquisition) ended() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.endedLocked()
-}
-
-func (a *acquisition) live() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.liveLocked()
-}
-
-func (a *acquisition) liveLocked() bool { return len(a.holds) > 0 && a.endedLocked() == nil }
-
-func (a *acquisition) endedLocked() error {
-	if a.state != held {
-		return a.cause
-	}
-	return context.Cause(a.ticket.Session().Context())
-}
-
-// status returns what Status shows. Not live: it has ended, or is about to.
-func (a *acquisition) status() (i LockInfo, live bool) {
-	a.mu.Lock()
-	n, live := len(a.holds), a.liveLocked()
-	a.mu.Unlock()
-	i = a.whole()
-	i.Context, i.Since, i.SafeUntil, i.Count = nil, a.since, a.ticket.Session().SafeUntil(), n
-	i.Paths = slices.Clone(i.Paths)
-	return i, live
+	t.Guard(a.endLost)
+	return h
 }
 
 // join adds a hold for a Lock of l whose context belongs to the acquisition, which covers l's path dir. Nil, nil: the
@@ -250,6 +106,14 @@ func (a *acquisition) paths() []string {
 	return []string{a.info.Path}
 }
 
+func (a *acquisition) covers(k lockKey) bool {
+	return k.c == a.c && a.has(k.path)
+}
+
+func (a *acquisition) has(path string) bool {
+	return slices.Contains(a.info.Paths, path) || a.info.Paths == nil && a.info.Path == path
+}
+
 // drop ends the context of a hold that was released, and removes it. last: no hold is left.
 func (a *acquisition) drop(h *Hold) (last bool) {
 	a.mu.Lock()
@@ -259,10 +123,171 @@ func (a *acquisition) drop(h *Hold) (last bool) {
 	return len(a.holds) == 0
 }
 
-func (a *acquisition) covers(k lockKey) bool {
-	return k.c == a.c && a.has(k.path)
+// release ends an acquisition whose last hold was unlocked. If it was lost before, the znodes that are left are deleted.
+func (a *acquisition) release(ctx context.Context) error {
+	if cause := a.ended(); cause != nil {
+		a.endLost(cause) // Guard may not have reported it yet
+	}
+	if !a.end(released, ErrUnlocked) {
+		a.c.unreleased(a.ticket, a.leave(ctx))
+		return a.ended()
+	}
+	defer a.c.ends.Done()
+	err := a.leave(ctx)
+	switch {
+	case errors.Is(err, queue.ErrGone):
+		err = ErrNodeDeleted
+	case errors.Is(err, queue.ErrTaken):
+		err = fmt.Errorf("%w, and the other places are being given up: %w", ErrNodeDeleted, err)
+	default:
+		a.c.unreleased(a.ticket, err)
+	}
+	a.c.tell(slog.LevelDebug, "lock released", a.c.opts.hooks.Released, a.after(err))
+	return err
 }
 
-func (a *acquisition) has(path string) bool {
-	return slices.Contains(a.info.Paths, path) || a.info.Paths == nil && a.info.Path == path
+// endLost ends an acquisition that was lost for cause. After a stop of the process, the znode's deletion may be noticed
+// before the clock is read. If the lease has expired by then, the session's end deleted the znode: the cause is
+// ErrLeaseExpired.
+func (a *acquisition) endLost(cause error) {
+	if errors.Is(cause, queue.ErrGone) {
+		if cause = a.ticket.Session().Alive(); cause == nil {
+			cause = ErrNodeDeleted
+		}
+	}
+	if a.end(lost, cause) {
+		a.tellLost(cause)
+	}
+}
+
+// expire ends an acquisition whose WithMaxHold is over, and then leaves the ticket, also after a loss.
+func (a *acquisition) expire() {
+	first := a.end(lost, ErrMaxHold)
+	if errors.Is(a.ended(), ErrUnlocked) {
+		return // the release, which came first, leaves the ticket
+	}
+	a.ticket.Session().Go(func(ctx context.Context) {
+		a.c.unreleased(a.ticket, a.leave(ctx))
+	})
+	if first {
+		a.tellLost(ErrMaxHold) // last: the hook may take its time
+	}
+}
+
+// end is the only way out of held: it ends the context of every hold with cause. False: the acquisition had ended before.
+func (a *acquisition) end(to acquisitionState, cause error) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state != held {
+		return false
+	}
+	a.state, a.cause = to, cause
+	for _, h := range a.holds {
+		h.cancel(cause) // under mu: a caller that finds the acquisition ended finds the contexts ended too
+	}
+	// A loss may leave znodes behind: then the timer goes on, to give them up when WithMaxHold's time is over.
+	if a.maxHold != nil && !a.leavableLocked() {
+		a.maxHold.Stop()
+	}
+	a.c.use.update(func() { delete(a.c.use.holds, a) })
+	return true
+}
+
+// tellLost reports the loss, after end.
+func (a *acquisition) tellLost(cause error) {
+	defer a.c.ends.Done()
+	a.ticket.Lose(cause) // no other call of this process gets it
+	level := slog.LevelWarn
+	if errors.Is(cause, ErrClosed) {
+		level = slog.LevelInfo // it is Close's doing
+	}
+	a.c.tell(level, "lock lost", a.c.opts.hooks.Lost, a.after(cause))
+}
+
+// leave leaves the ticket of an acquisition that has ended, as queue.Ticket.Leave does. Only the first call does anything.
+func (a *acquisition) leave(ctx context.Context) error {
+	a.mu.Lock()
+	leavable := a.leavableLocked()
+	a.left = true
+	if a.maxHold != nil {
+		a.maxHold.Stop()
+	}
+	state, cause := a.state, a.cause
+	a.mu.Unlock()
+	if !leavable {
+		return nil
+	}
+	if state == lost {
+		// Else Leave would hand a turn on (local handoff). endLost calls Lose too, but maybe not yet.
+		a.ticket.Lose(cause)
+	}
+	return a.ticket.Leave(ctx)
+}
+
+// leavableLocked reports whether an acquisition that has ended may have znodes: not if it was left, if its only znode was
+// deleted, or if it was lost with its session.
+func (a *acquisition) leavableLocked() bool {
+	if a.left || errors.Is(a.cause, ErrNodeDeleted) && len(a.ticket.Nodes()) == 1 {
+		return false
+	}
+	return a.state == released || a.ticket.Session().Err() == nil
+}
+
+// ended returns why the lock is not held any more; nil while it is. Guard may not have reported it yet.
+func (a *acquisition) ended() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.endedLocked()
+}
+
+func (a *acquisition) live() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.liveLocked()
+}
+
+func (a *acquisition) liveLocked() bool { return len(a.holds) > 0 && a.endedLocked() == nil }
+
+func (a *acquisition) endedLocked() error {
+	if a.state != held {
+		return a.cause
+	}
+	return context.Cause(a.ticket.Session().Context())
+}
+
+// status returns what Status shows. Not live: it has ended, or is about to.
+func (a *acquisition) status() (i LockInfo, live bool) {
+	a.mu.Lock()
+	n, live := len(a.holds), a.liveLocked()
+	a.mu.Unlock()
+	i = a.whole()
+	i.Context, i.Since, i.SafeUntil, i.Count = nil, a.since, a.ticket.Session().SafeUntil(), n
+	i.Paths = slices.Clone(i.Paths)
+	return i, live
+}
+
+// after returns what a hook is told when the hold has ended.
+func (a *acquisition) after(err error) LockInfo {
+	i := a.whole()
+	i.Held, i.Err = time.Since(a.since), err
+	return i
+}
+
+// whole returns the call with the hold's token and znode.
+func (a *acquisition) whole() LockInfo {
+	i := a.info
+	i.Token, i.Node = Token(a.ticket.Czxid()), a.ticket.Nodes()[0]
+	return i
+}
+
+// giveUp leaves a ticket that is no longer wanted. If ctx ends, the deletion goes on in the background.
+func (c *Client) giveUp(ctx context.Context, t ticket) {
+	c.unreleased(t, t.Leave(ctx))
+}
+
+// unreleased warns of a ticket whose Leave was refused for good. After any other error the deletion goes on.
+func (c *Client) unreleased(t ticket, err error) {
+	if errors.Is(err, zk.ErrNoAuth) {
+		c.log.Warn("place in line can't be given up before the session ends", "node", t.Nodes()[0], "error", err)
+	}
 }

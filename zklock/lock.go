@@ -281,31 +281,6 @@ func (c *Client) await(ctx context.Context) (*session.Session, error) {
 	}
 }
 
-// newHold makes the acquisition of a ticket that holds, and its first hold. Both are one allocation: with local handoff a hold
-// may last for a microsecond.
-func (c *Client) newHold(t ticket, w *waiting, o lockOptions) *Hold {
-	both := &struct {
-		a   acquisition
-		h   Hold
-		one [1]*Hold
-	}{a: acquisition{c: c, ticket: t, info: w.info, since: time.Now(), limit: o.maxHold}}
-	a, h := &both.a, &both.h
-	a.holds = append(both.one[:0], h)
-	h.bind(a, w.caller)
-	c.use.update(func() {
-		delete(c.use.waits, w)
-		c.use.holds[a] = struct{}{}
-	})
-	h.tellAcquired(a.info, w.since, 0)
-	a.mu.Lock() // a timer may fire before its field is set
-	if a.limit > 0 {
-		a.maxHold = time.AfterFunc(time.Until(a.since.Add(a.limit)), a.expire) // a hook may have taken time
-	}
-	a.mu.Unlock()
-	t.Guard(a.endLost)
-	return h
-}
-
 type waiting struct {
 	c     *Client
 	info  LockInfo
