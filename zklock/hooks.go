@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/zklock/locker/internal/contender"
@@ -97,9 +96,6 @@ type LockInfo struct {
 	SafeUntil time.Time // as Hold.SafeUntil
 	Count     int       // of holds that are not released: more than one with WithReentrancy
 }
-
-// lastCall numbers the calls of the process.
-var lastCall atomic.Uint64
 
 // tell logs an event of a lock, with what i has of it, and then calls its hook, which may be nil. Package session logs the
 // sessions' changes.

@@ -7,9 +7,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/contender"
 	"github.com/zklock/locker/internal/queue"
@@ -18,20 +17,6 @@ import (
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
 )
-
-// ticket is the znode, or set of znodes, behind a hold: a *queue.Ticket that holds, or with local handoff a *handoff.Turn
-// on one. The contracts are those of queue.Ticket's methods.
-type ticket interface {
-	Session() *session.Session
-	Nodes() []string
-	Czxid() int64
-	Guard(lost func(error))          // reports a loss, from now on
-	Check(ctx context.Context) error // asks whether it is still ours
-	SetData(context.Context, []byte) error
-	Multi(ctx context.Context, mayWrite func() error, ops ...session.Op) ([]zk.MultiResponse, error)
-	Lose(cause error) // the hold has ended otherwise than by its release: no other call gets the ticket
-	Leave(ctx context.Context) error
-}
 
 // lock is what all kinds of locks have in common: paths, options, Client. It stores no ownership.
 type lock struct {
@@ -49,21 +34,6 @@ type lock struct {
 
 // entrance is how a call takes its place in line: it returns a ticket that holds. After an error that may be a nil pointer.
 type entrance func(context.Context, *waiting) (ticket, error)
-
-// contenderKind returns the kind that the contenders' names tell.
-func contenderKind(kind LockKind) recipe.Kind {
-	switch kind {
-	case KindRead:
-		return recipe.Read
-	case KindWrite:
-		return recipe.Write
-	case KindSemaphore:
-		return recipe.Permits
-	case KindMutex, KindMulti, KindElection:
-		return recipe.Lock
-	}
-	panic("zklock: not a kind: " + string(kind))
-}
 
 // What a lock is, where its options depend on that.
 const (
@@ -93,32 +63,6 @@ func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
 
 // String names the lock.
 func (l *lock) String() string { return l.noun + " " + text.Foreign(strings.Join(l.dirs, ", ")) }
-
-func (l *lock) fail(op string, err error) error { return failed(op, l.path, err) }
-
-// withSession runs fn in the current session, for a call that takes no place in line.
-func (l *lock) withSession(ctx context.Context, op string, fn func(*session.Session) error) error {
-	err := l.err
-	if err == nil {
-		var s *session.Session
-		if s, err = l.c.await(ctx); err == nil {
-			err = fn(s)
-		}
-	}
-	return l.fail(op, err)
-}
-
-// queues describes the places in line of a call.
-func (l *lock) queues(ctx context.Context, call LockInfo) []queue.Queue {
-	permits, _ := ctx.Value(permitsKey{l.c, l.path}).(int)
-	queues := make([]queue.Queue, len(l.dirs))
-	for i, dir := range l.dirs {
-		queues[i] = queue.Queue{Dir: dir, Kind: contenderKind(call.Kind), Permits: call.Permits, Size: l.size, Held: permits,
-			ACL: l.o.acl, Container: l.o.container, Data: l.data,
-			Ranked: l.noun == nounElection, Rank: l.rank, Describe: contender.Describe, Log: l.c.log}
-	}
-	return queues
-}
 
 // acquire returns a hold, and the context for work under it: a further one of the acquisition that ctx carries, or a new
 // one. WithMaxWait bounds a call that is no try. info has the call's kind, permits and try; op is its name in errors.
@@ -173,9 +117,18 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 	return h.work, h, nil
 }
 
-// tellsWaits reports whether a user's function is called while a call waits.
-func (c *Client) tellsWaits(ctx context.Context) bool {
-	return c.opts.hooks.Queued != nil || c.opts.hooks.Retried != nil || c.log.Enabled(ctx, slog.LevelDebug)
+// lastCall numbers the calls of the process.
+var lastCall atomic.Uint64
+
+// errWaited is the cause with which a call's context ends after WithMaxWait's time.
+var errWaited = errors.New("WithMaxWait's time was over")
+
+// aboutToQueue is what a call was doing whose context had ended before it began.
+func aboutToQueue(ctx context.Context) error {
+	if h, ok := ctx.Value(holdKey{}).(*Hold); ok && h.Err() != nil && errors.Is(context.Cause(ctx), h.Err()) {
+		return fmt.Errorf("about to queue with the context of an earlier hold, %v; use the context that its Lock was called with", h)
+	}
+	return errors.New("about to queue")
 }
 
 // reenter returns a further hold if ctx carries one of the same lock and the lock is reentrant. Otherwise waiting would
@@ -259,93 +212,32 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, caller queue.Caller) (
 	}
 }
 
-// await returns the present session, once it is established.
-func (c *Client) await(ctx context.Context) (*session.Session, error) {
-	for {
-		now := c.present.Load()
-		err := now.session.Established(ctx)
-		switch {
-		case c.ctx.Err() != nil:
-			return nil, c.ended(ctx, closedError{})
-		case err == nil:
-			return now.session, nil
-		case ctx.Err() != nil, errors.Is(err, ErrAuth): // waiting would not help
-			return nil, c.ended(ctx, err)
-		}
-		select {
-		case <-now.next:
-		case <-c.ctx.Done():
-		case <-ctx.Done():
-			return nil, c.ended(ctx, fmt.Errorf("waiting for the next session (the last one ended: %v)", now.session.Err())) //nolint:errorlint // as text
-		}
+// queues describes the places in line of a call.
+func (l *lock) queues(ctx context.Context, call LockInfo) []queue.Queue {
+	permits, _ := ctx.Value(permitsKey{l.c, l.path}).(int)
+	queues := make([]queue.Queue, len(l.dirs))
+	for i, dir := range l.dirs {
+		queues[i] = queue.Queue{Dir: dir, Kind: contenderKind(call.Kind), Permits: call.Permits, Size: l.size, Held: permits,
+			ACL: l.o.acl, Container: l.o.container, Data: l.data,
+			Ranked: l.noun == nounElection, Rank: l.rank, Describe: contender.Describe, Log: l.c.log}
 	}
+	return queues
 }
 
-type waiting struct {
-	c     *Client
-	info  LockInfo
-	since time.Time
-
-	caller context.Context    // of the call
-	cancel context.CancelFunc // ends the wait
-
-	// Guarded by inUse.mu; only the call's goroutine writes them.
-	line     queue.Line
-	panicked any   // what a hook panicked with
-	retries  int   // how often a step was made again
-	why      error // the last time
-}
-
-// queued returns the call with its place in line.
-func (w *waiting) queued() LockInfo {
-	i := w.info
-	i.Ahead, i.HolderNode, i.HolderOwner = w.line.Ahead, w.line.Node, w.line.Owner
-	return i
-}
-
-// endOnPanic is deferred by what calls a hook while the call waits. A panic must not unwind the stack of a call that has a
-// place in line: it ends the wait, and acquire goes on with it.
-func (w *waiting) endOnPanic() {
-	if p := recover(); p != nil {
-		w.c.use.update(func() { w.panicked = p })
-		w.cancel()
+// contenderKind returns the kind that the contenders' names tell.
+func contenderKind(kind LockKind) recipe.Kind {
+	switch kind {
+	case KindRead:
+		return recipe.Read
+	case KindWrite:
+		return recipe.Write
+	case KindSemaphore:
+		return recipe.Permits
+	case KindMutex, KindMulti, KindElection:
+		return recipe.Lock
 	}
+	panic("zklock: not a kind: " + string(kind))
 }
-
-// Queued notes the call's place in line, and reports it.
-func (w *waiting) Queued(l queue.Line) {
-	w.c.use.update(func() { w.line = l })
-	defer w.endOnPanic()
-	w.c.tell(slog.LevelDebug, "lock queued", w.c.opts.hooks.Queued, w.queued())
-}
-
-func (w *waiting) Retried(cause error) {
-	w.c.use.update(func() { w.line, w.retries, w.why = queue.Line{}, w.retries+1, cause })
-	defer w.endOnPanic()
-	i := w.info
-	i.Err = cause
-	w.c.tell(slog.LevelDebug, "lock step retried", w.c.opts.hooks.Retried, i)
-}
-
-// explain adds to the error of a call whose ctx has ended, and that is not in line, why it had to begin again: the ensemble may
-// end session after session.
-func (w *waiting) explain(ctx context.Context, err error) error {
-	if ctx.Err() == nil || w.retries == 0 || errors.As(err, new(queue.LineError)) {
-		return err
-	}
-	return fmt.Errorf("%w (%d attempts before that failed, the last one with: %v)", err, w.retries, w.why) //nolint:errorlint // as text
-}
-
-// aboutToQueue is what a call was doing whose context had ended before it began.
-func aboutToQueue(ctx context.Context) error {
-	if h, ok := ctx.Value(holdKey{}).(*Hold); ok && h.Err() != nil && errors.Is(context.Cause(ctx), h.Err()) {
-		return fmt.Errorf("about to queue with the context of an earlier hold, %v; use the context that its Lock was called with", h)
-	}
-	return errors.New("about to queue")
-}
-
-// errWaited is the cause with which a call's context ends after WithMaxWait's time.
-var errWaited = errors.New("WithMaxWait's time was over")
 
 // explain returns ErrBusy for a try that found another contender, and for a call that was in line when WithMaxWait's time
 // ended before its caller's context. A call that could not queue, for lack of a connection, did not find the lock busy.
@@ -366,6 +258,47 @@ func (l *lock) explain(ctx context.Context, err error) error {
 		return busy(line.Line, fmt.Sprintf("gave up after %v: %v", l.o.wait, found))
 	}
 	return err
+}
+
+// withSession runs fn in the current session, for a call that takes no place in line.
+func (l *lock) withSession(ctx context.Context, op string, fn func(*session.Session) error) error {
+	err := l.err
+	if err == nil {
+		var s *session.Session
+		if s, err = l.c.await(ctx); err == nil {
+			err = fn(s)
+		}
+	}
+	return l.fail(op, err)
+}
+
+func (l *lock) fail(op string, err error) error { return failed(op, l.path, err) }
+
+// tellsWaits reports whether a user's function is called while a call waits.
+func (c *Client) tellsWaits(ctx context.Context) bool {
+	return c.opts.hooks.Queued != nil || c.opts.hooks.Retried != nil || c.log.Enabled(ctx, slog.LevelDebug)
+}
+
+// await returns the present session, once it is established.
+func (c *Client) await(ctx context.Context) (*session.Session, error) {
+	for {
+		now := c.present.Load()
+		err := now.session.Established(ctx)
+		switch {
+		case c.ctx.Err() != nil:
+			return nil, c.ended(ctx, closedError{})
+		case err == nil:
+			return now.session, nil
+		case ctx.Err() != nil, errors.Is(err, ErrAuth): // waiting would not help
+			return nil, c.ended(ctx, err)
+		}
+		select {
+		case <-now.next:
+		case <-c.ctx.Done():
+		case <-ctx.Done():
+			return nil, c.ended(ctx, fmt.Errorf("waiting for the next session (the last one ended: %v)", now.session.Err())) //nolint:errorlint // as text
+		}
+	}
 }
 
 // unreachable returns why there is no connection, once ctx has ended; nil when there is one.
