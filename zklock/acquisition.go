@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklock/locker/internal/queue"
 )
 
@@ -278,16 +276,4 @@ func (a *acquisition) whole() LockInfo {
 	i := a.info
 	i.Token, i.Node = Token(a.ticket.Czxid()), a.ticket.Nodes()[0]
 	return i
-}
-
-// giveUp leaves a ticket that is no longer wanted. If ctx ends, the deletion goes on in the background.
-func (c *Client) giveUp(ctx context.Context, t ticket) {
-	c.unreleased(t, t.Leave(ctx))
-}
-
-// unreleased warns of a ticket whose Leave was refused for good. After any other error the deletion goes on.
-func (c *Client) unreleased(t ticket, err error) {
-	if errors.Is(err, zk.ErrNoAuth) {
-		c.log.Warn("place in line can't be given up before the session ends", "node", t.Nodes()[0], "error", err)
-	}
 }

@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/text"
@@ -107,32 +111,6 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// ended is failure.Ended for the end of ctx, or else of the Client.
-func (c *Client) ended(ctx context.Context, what error) error {
-	return failure.Ended(ctx, context.Cause(c.ctx), what)
-}
-
-// countEnd has Close wait for one more call of ends.Done. False: Close came first.
-func (c *Client) countEnd() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
-		return false
-	}
-	c.ends.Add(1)
-	return true
-}
-
-// spawn runs fn in a goroutine that Close joins; fn must end soon after the Client was closed. False: Close came first.
-func (c *Client) spawn(fn func()) bool {
-	if !c.countEnd() {
-		return false
-	}
-	defer c.ends.Done() // Go counts fn itself
-	c.ends.Go(fn)
-	return true
-}
-
 // Session returns the current session, for the program's own znodes, and waits for one as long as ctx lasts. When that session ends
 // the Client opens another: don't keep it, ask again. ErrClosed: the Client was closed.
 func (c *Client) Session(ctx context.Context) (session.Session, error) {
@@ -149,4 +127,79 @@ type ownZnodes struct{ session.Session }
 // String returns the connect string, which has no credentials, and the state of the session.
 func (c *Client) String() string {
 	return "client of " + text.Foreign(c.connect) + " (" + c.present.Load().session.State().String() + ")"
+}
+
+// spawn runs fn in a goroutine that Close joins; fn must end soon after the Client was closed. False: Close came first.
+func (c *Client) spawn(fn func()) bool {
+	if !c.countEnd() {
+		return false
+	}
+	defer c.ends.Done() // Go counts fn itself
+	c.ends.Go(fn)
+	return true
+}
+
+// countEnd has Close wait for one more call of ends.Done. False: Close came first.
+func (c *Client) countEnd() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return false
+	}
+	c.ends.Add(1)
+	return true
+}
+
+// ended is failure.Ended for the end of ctx, or else of the Client.
+func (c *Client) ended(ctx context.Context, what error) error {
+	return failure.Ended(ctx, context.Cause(c.ctx), what)
+}
+
+// rest waits for d, or until ctx ends or the Client is closed.
+func (c *Client) rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	case <-c.ctx.Done():
+	}
+}
+
+// tellsWaits reports whether a user's function is called while a call waits.
+func (c *Client) tellsWaits(ctx context.Context) bool {
+	return c.opts.hooks.Queued != nil || c.opts.hooks.Retried != nil || c.log.Enabled(ctx, slog.LevelDebug)
+}
+
+// tell logs an event of a lock, with what i has of it, and then calls its hook, which may be nil. Package session logs the
+// sessions' changes.
+func (c *Client) tell(level slog.Level, event string, hook func(LockInfo), i LockInfo) {
+	i.Paths = slices.Clone(i.Paths) // the hook's own
+	if c.log.Enabled(i.Context, level) {
+		attrs := []slog.Attr{slog.Uint64("call", i.Call), slog.String("kind", string(i.Kind)), slog.String("path", i.Path)}
+		for _, a := range []slog.Attr{
+			slog.String("owner", i.Owner), slog.Int("permits", i.Permits), slog.Bool("try", i.Try),
+			slog.Int("ahead", i.Ahead), slog.String("holder", i.HolderNode), slog.String("who", i.HolderOwner),
+			slog.Int64("token", int64(i.Token)), slog.String("node", i.Node), slog.Uint64("joined", i.Joined),
+			slog.Duration("waited", i.Waited), slog.Duration("held", i.Held), slog.Any("error", i.Err),
+		} {
+			if v := a.Value.Any(); v != nil && !reflect.ValueOf(v).IsZero() {
+				attrs = append(attrs, a)
+			}
+		}
+		c.log.LogAttrs(i.Context, level, event, attrs...)
+	}
+	if hook != nil {
+		hook(i)
+	}
+}
+
+// giveUp leaves a ticket that is no longer wanted. If ctx ends, the deletion goes on in the background.
+func (c *Client) giveUp(ctx context.Context, t ticket) {
+	c.unreleased(t, t.Leave(ctx))
+}
+
+// unreleased warns of a ticket whose Leave was refused for good. After any other error the deletion goes on.
+func (c *Client) unreleased(t ticket, err error) {
+	if errors.Is(err, zk.ErrNoAuth) {
+		c.log.Warn("place in line can't be given up before the session ends", "node", t.Nodes()[0], "error", err)
+	}
 }

@@ -131,15 +131,6 @@ func hopeless(err error) bool {
 		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrBadArguments)
 }
 
-// rest waits for d, or until ctx ends or the Client is closed.
-func (c *Client) rest(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	case <-c.ctx.Done():
-	}
-}
-
 // Leader is the candidate that leads. Its client wrote Value, Owner and Host, at any length.
 type Leader struct {
 	Value   []byte // nil when it is longer than 256 KB

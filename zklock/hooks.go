@@ -2,9 +2,6 @@ package zklock
 
 import (
 	"context"
-	"log/slog"
-	"reflect"
-	"slices"
 	"time"
 
 	"github.com/zklock/locker/internal/contender"
@@ -95,27 +92,4 @@ type LockInfo struct {
 	Since     time.Time // when it was asked for, or acquired
 	SafeUntil time.Time // as Hold.SafeUntil
 	Count     int       // of holds that are not released: more than one with WithReentrancy
-}
-
-// tell logs an event of a lock, with what i has of it, and then calls its hook, which may be nil. Package session logs the
-// sessions' changes.
-func (c *Client) tell(level slog.Level, event string, hook func(LockInfo), i LockInfo) {
-	i.Paths = slices.Clone(i.Paths) // the hook's own
-	if c.log.Enabled(i.Context, level) {
-		attrs := []slog.Attr{slog.Uint64("call", i.Call), slog.String("kind", string(i.Kind)), slog.String("path", i.Path)}
-		for _, a := range []slog.Attr{
-			slog.String("owner", i.Owner), slog.Int("permits", i.Permits), slog.Bool("try", i.Try),
-			slog.Int("ahead", i.Ahead), slog.String("holder", i.HolderNode), slog.String("who", i.HolderOwner),
-			slog.Int64("token", int64(i.Token)), slog.String("node", i.Node), slog.Uint64("joined", i.Joined),
-			slog.Duration("waited", i.Waited), slog.Duration("held", i.Held), slog.Any("error", i.Err),
-		} {
-			if v := a.Value.Any(); v != nil && !reflect.ValueOf(v).IsZero() {
-				attrs = append(attrs, a)
-			}
-		}
-		c.log.LogAttrs(i.Context, level, event, attrs...)
-	}
-	if hook != nil {
-		hook(i)
-	}
 }

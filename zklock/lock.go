@@ -273,39 +273,3 @@ func (l *lock) withSession(ctx context.Context, op string, fn func(*session.Sess
 }
 
 func (l *lock) fail(op string, err error) error { return failed(op, l.path, err) }
-
-// tellsWaits reports whether a user's function is called while a call waits.
-func (c *Client) tellsWaits(ctx context.Context) bool {
-	return c.opts.hooks.Queued != nil || c.opts.hooks.Retried != nil || c.log.Enabled(ctx, slog.LevelDebug)
-}
-
-// await returns the present session, once it is established.
-func (c *Client) await(ctx context.Context) (*session.Session, error) {
-	for {
-		now := c.present.Load()
-		err := now.session.Established(ctx)
-		switch {
-		case c.ctx.Err() != nil:
-			return nil, c.ended(ctx, closedError{})
-		case err == nil:
-			return now.session, nil
-		case ctx.Err() != nil, errors.Is(err, ErrAuth): // waiting would not help
-			return nil, c.ended(ctx, err)
-		}
-		select {
-		case <-now.next:
-		case <-c.ctx.Done():
-		case <-ctx.Done():
-			return nil, c.ended(ctx, fmt.Errorf("waiting for the next session (the last one ended: %v)", now.session.Err())) //nolint:errorlint // as text
-		}
-	}
-}
-
-// unreachable returns why there is no connection, once ctx has ended; nil when there is one.
-func (c *Client) unreachable(ctx context.Context, path string) error {
-	s, err := c.await(ctx)
-	if err == nil && s.State() != session.Connected {
-		err = s.Sync(ctx, path)
-	}
-	return err
-}

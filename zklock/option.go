@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	zksession "github.com/zklock/locker/internal/session"
-	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/session"
 )
 
@@ -43,17 +41,6 @@ func unless[O any](wrong bool, set func(*O), reason string, args ...any) func(*O
 		}
 		set(o)
 		return nil
-	}
-}
-
-func init() {
-	unsealed.SessionConfig = func(opts any) (zksession.Config, error) {
-		o, err := chosen(opts.([]Option))
-		return o.session, err
-	}
-	unsealed.Session = func(ctx context.Context, client any) (*zksession.Session, error) {
-		c := client.(*Client)
-		return c.await(ctx)
 	}
 }
 
