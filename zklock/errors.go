@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -70,12 +71,24 @@ type closedError struct{}
 func (closedError) Error() string { return "zklock: client closed" }
 func (closedError) Unwrap() error { return ErrClosed }
 
+// notRunError is why Do's function was not called.
+type notRunError struct{ error }
+
+func (e notRunError) Unwrap() error        { return e.error }
+func (e notRunError) Is(target error) bool { return target == ErrNotRun }
+
 // Error is the failure of a call.
 type Error struct {
 	Op   string // as "lock" or "multi"
 	Path string // of a MultiLock all paths, with commas; "" when the call is not about a lock
 	Err  error
 }
+
+func (e *Error) Error() string {
+	return "zklock: " + strings.TrimSuffix(e.Op+" "+text.Foreign(e.Path), " ") + ": " + bare(e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
 
 func failed(op, path string, err error) error {
 	if err == nil {
@@ -84,11 +97,18 @@ func failed(op, path string, err error) error {
 	return &Error{op, path, err}
 }
 
-func (e *Error) Error() string {
-	return "zklock: " + strings.TrimSuffix(e.Op+" "+text.Foreign(e.Path), " ") + ": " + bare(e.Err)
+// bare returns err's text without the names of this module's packages: Error has one in front.
+func bare(err error) string {
+	msg := err.Error()
+	for _, name := range []string{"zklock: ", "queue: ", "session: "} {
+		msg = strings.TrimPrefix(msg, name)
+		for _, before := range []string{": ", "(", "; ", "while "} {
+			msg = strings.ReplaceAll(msg, before+name, before)
+		}
+	}
+	// The driver's text, "not authenticated", would mislead an authenticated client that an access list refuses.
+	return strings.ReplaceAll(msg, zk.ErrNoAuth.Error(), "refused by an access list")
 }
-
-func (e *Error) Unwrap() error { return e.Err }
 
 // BusyError is ErrBusy with who is in the way.
 type BusyError struct {
@@ -105,22 +125,21 @@ func busy(line queue.Line, why string) error {
 	return &BusyError{cmp.Or(line.Owner, path.Base(line.Node)), line.Node, line.Ahead, why}
 }
 
-// bare returns err's text without the names of this module's packages: Error has one in front.
-func bare(err error) string {
-	msg := err.Error()
-	for _, name := range []string{"zklock: ", "queue: ", "session: "} {
-		msg = strings.TrimPrefix(msg, name)
-		for _, before := range []string{": ", "(", "; ", "while "} {
-			msg = strings.ReplaceAll(msg, before+name, before)
-		}
+// hide returns err so that it does not match hidden any more: a nested call's error is not the outer call's.
+func hide(err error, hidden ...error) error {
+	if failure.IsOne(err, hidden...) {
+		return &hidingError{err, hidden}
 	}
-	// The driver's text, "not authenticated", would mislead an authenticated client that an access list refuses.
-	return strings.ReplaceAll(msg, zk.ErrNoAuth.Error(), "refused by an access list")
+	return err
 }
 
-// needFunction panics for a mistake in the program before anything else happens: see the package comment.
-func needFunction(missing bool) {
-	if missing {
-		panic("zklock: nil function")
-	}
+type hidingError struct {
+	err    error
+	hidden []error
 }
+
+func (e *hidingError) Error() string { return e.err.Error() }
+func (e *hidingError) Is(target error) bool {
+	return !slices.Contains(e.hidden, target) && errors.Is(e.err, target)
+}
+func (e *hidingError) As(target any) bool { return errors.As(e.err, target) }
