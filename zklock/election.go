@@ -41,17 +41,6 @@ func (e *Election) Campaign(ctx context.Context, value []byte) (context.Context,
 	return e.candidate(value).acquire(ctx, "campaign", LockInfo{Kind: KindElection})
 }
 
-func (l lock) candidate(value []byte) *lock {
-	switch {
-	case l.err != nil:
-	case len(value) > maxData:
-		l.err = fmt.Errorf("%w: value of %d bytes: is longer than 64 KB", ErrInvalid, len(value))
-	default:
-		l.data = contender.Mine(l.o.owner, value, string(KindElection)).Encode()
-	}
-	return &l
-}
-
 // Proclaim replaces the value that others read. term is a hold of this election; another is ErrInvalid. It blocks for one round
 // trip. ErrLost, ErrUnlocked or ErrClosed: this candidate no longer leads, and the value was not changed. ErrUnknownOutcome: it
 // may have been changed.
@@ -71,6 +60,17 @@ func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error
 		err = errors.Join(err, cmp.Or(term.Err(), ErrNodeDeleted))
 	}
 	return e.fail("proclaim", err)
+}
+
+func (l lock) candidate(value []byte) *lock {
+	switch {
+	case l.err != nil:
+	case len(value) > maxData:
+		l.err = fmt.Errorf("%w: value of %d bytes: is longer than 64 KB", ErrInvalid, len(value))
+	default:
+		l.data = contender.Mine(l.o.owner, value, string(KindElection)).Encode()
+	}
+	return &l
 }
 
 // Run campaigns and calls lead for each term, one after the other, until ctx ends or lead returns while it leads. lead's context
@@ -167,16 +167,6 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return leader, err
 }
 
-// first returns the name of the first candidate in line, which leads, is about to, or is about to step aside; "" when there is
-// none.
-func (e *Election) first(ctx context.Context, s *session.Session) (string, error) {
-	names, _, err := s.List(ctx, e.path)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return "", err
-	}
-	return queue.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
-}
-
 // Observe yields who leads now, and then every change, in order: a new leader or a new value, and ErrNoLeader between two
 // leaders. If values change faster than they can be read, only the last is yielded. It survives disconnects and sessions that
 // end.
@@ -213,118 +203,14 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-type observer struct {
-	e       *Election
-	yield   func(Leader, error) bool
-	stopped bool // yield has returned false
-
-	pause time.Duration // before the latest poll: see queue.NextPoll
-
-	node  string // of the leader that was yielded last; "" for none
-	mzxid int64  // of its value; 0 for none; -1: nothing has been yielded
-}
-
-// show yields l (zero: there is no leader) unless it was yielded last. Between two leaders comes zero.
-func (o *observer) show(l Leader, mzxid int64) {
-	var err error
-	switch {
-	case l.Node == "":
-		err = ErrNoLeader
-	case o.node != "" && o.node != l.Node:
-		o.show(Leader{}, 0)
+// first returns the name of the first candidate in line, which leads, is about to, or is about to step aside; "" when there is
+// none.
+func (e *Election) first(ctx context.Context, s *session.Session) (string, error) {
+	names, _, err := s.List(ctx, e.path)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return "", err
 	}
-	if o.stopped || o.node == l.Node && o.mzxid == mzxid {
-		return
-	}
-	o.node, o.mzxid = l.Node, mzxid
-	o.stopped = !o.yield(l, err)
-}
-
-// watch observes through one session, until that or ctx ends, or yield returns false.
-func (o *observer) watch(ctx context.Context, s *session.Session) error {
-	for !o.stopped {
-		first, err := o.e.first(ctx, s)
-		if err == nil && first == "" {
-			err = o.await(ctx, s)
-		}
-		for again := first != ""; again && !o.stopped; {
-			if again, err = o.look(ctx, s, first); errors.Is(err, zk.ErrNoAuth) {
-				// Not hopeless: a neighbour may have made this candidate with its own access list; the next may be
-				// readable.
-				err = fmt.Errorf("the leader's znode may not be read: %v", err) //nolint:errorlint // as text
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// look yields the leader's value and waits for the next change. again: the znode has changed, and still exists. Otherwise it is
-// time to list the candidates.
-func (o *observer) look(ctx context.Context, s *session.Session, name string) (again bool, err error) {
-	node := o.e.path + "/" + name
-	ws, err := s.WatchAll(ctx, node)
-	if err != nil {
-		return false, err
-	}
-	w := ws[0]
-	defer w.Close() // also when yield panics
-	if w.Exists {
-		var l Leader
-		var mzxid int64
-		if l, mzxid, err = o.e.read(ctx, s, name); err == nil {
-			if o.show(l, mzxid); !o.stopped {
-				err = o.sleep(ctx, s, w)
-			}
-		}
-	}
-	gone := err != nil || w.Event() == zk.EventNodeDeleted
-	switch {
-	case err != nil && !errors.Is(err, zk.ErrNoNode):
-		return false, err
-	case gone && o.node == node:
-		o.show(Leader{}, 0)
-	}
-	return w.Event() != 0 && !gone, nil
-}
-
-// await yields "no leader" and waits for a candidate, or for the directory.
-func (o *observer) await(ctx context.Context, s *session.Session) error {
-	if o.show(Leader{}, 0); o.stopped {
-		return nil
-	}
-	w, names, _, err := s.WatchChildren(ctx, o.e.path)
-	listed := err == nil
-	if errors.Is(err, zk.ErrNoNode) {
-		w, err = s.Watch(ctx, o.e.path)
-	}
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	if w.Exists != listed || len(recipe.Family(names, recipe.Lock)) > 0 { // the directory was made, or has a candidate, by now
-		return nil
-	}
-	return o.sleep(ctx, s, w)
-}
-
-// sleep waits until w fires, or until it is time to look without an event.
-func (o *observer) sleep(ctx context.Context, s *session.Session, w *session.Watch) error {
-	pause, fired := queue.NextPoll(o.pause, s.Timeout()), make(chan struct{}, 1)
-	w.Wake(fired)
-	select {
-	case <-fired:
-		o.pause = 0
-	case <-time.After(pause):
-		o.pause = pause
-	case <-s.Done():
-		return s.Err()
-	case <-ctx.Done():
-		return o.e.c.ended(ctx, errors.New("waiting for a change of leader"))
-	}
-	return nil
+	return queue.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
 }
 
 // read returns the candidate called name, and the zxid of the write that set its value.
