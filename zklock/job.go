@@ -90,6 +90,69 @@ func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Co
 	return j.do(ctx, "every", "", d, fn)
 }
 
+// look looks whether the record has the key, in one round trip: then the call need not queue. Without an answer it does.
+func (j *Job) look(ctx context.Context, key string) (run JobRun, done bool) {
+	s := j.c.present.Load().session
+	if s.State() != session.Connected {
+		return JobRun{}, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(s.Timeout()/10, time.Second))
+	defer cancel()
+	_, node := j.znode(key)
+	b := s.Batch()
+	b.Sync(node)
+	got := b.Get(node)
+	if b.Do(ctx) != nil || got.Err != nil {
+		return JobRun{}, false
+	}
+	r, err := parseRun(node, got.Value.Bytes, got.Value.Stat)
+	return r.JobRun, err == nil && r.Key == key && !r.underWay
+}
+
+// do runs the job under the lock, unless the record has the key, or, with d, a run that serves this call.
+func (j *Job) do(ctx context.Context, op, key string, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
+	_, h, err := j.acquire(ctx, "lock", LockInfo{Kind: KindMutex})
+	if err != nil {
+		return JobRun{}, notRunError{err}
+	}
+	dir, node := j.znode(key)
+	r := &recording{j, h, dir, node, key, -1}
+	var run JobRun
+	var refused error // why fn was not called
+	done := false     // if the lock is lost from then on, the run has not failed
+	err = h.do(ctx, func(work context.Context) error {
+		run, done, refused = r.begin(work, d)
+		if !done && refused == nil && j.atMostOnce {
+			run, refused = r.write(work, time.Now(), true)
+		}
+		if refused = h.ownEnd(ctx, refused); done || refused != nil {
+			return nil
+		}
+		began := time.Now()
+		err := hide(fn(work), ErrNotRecorded, ErrNotRun) // of another Job
+		// Even if ctx has ended: a run that was made is recorded as long as the lock is held.
+		switch {
+		case j.atMostOnce:
+			if ended, ok := r.end(h.Context(), began); ok {
+				run, done = ended, err == nil
+			}
+		case err == nil:
+			if run, err = r.write(h.Context(), began, false); err != nil {
+				return j.fail(op, fmt.Errorf("%w: %w", ErrNotRecorded, h.ownEnd(ctx, err)))
+			}
+			done = true
+		}
+		return err
+	})
+	switch {
+	case refused != nil:
+		return JobRun{}, notRunError{j.fail(op, refused)}
+	case done:
+		return run, nil
+	}
+	return run, err
+}
+
 // Runs yields the recorded runs, in no particular order; the last one of Every has no key. It reads them in pages, and may miss
 // those that are recorded meanwhile. An error is the last.
 func (j *Job) Runs(ctx context.Context) iter.Seq2[JobRun, error] {
@@ -173,67 +236,4 @@ func (j *Job) ForgetBefore(ctx context.Context, t time.Time) (n int, err error) 
 		})
 	})
 	return n, err
-}
-
-// do runs the job under the lock, unless the record has the key, or, with d, a run that serves this call.
-func (j *Job) do(ctx context.Context, op, key string, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
-	_, h, err := j.acquire(ctx, "lock", LockInfo{Kind: KindMutex})
-	if err != nil {
-		return JobRun{}, notRunError{err}
-	}
-	dir, node := j.znode(key)
-	r := &recording{j, h, dir, node, key, -1}
-	var run JobRun
-	var refused error // why fn was not called
-	done := false     // if the lock is lost from then on, the run has not failed
-	err = h.do(ctx, func(work context.Context) error {
-		run, done, refused = r.begin(work, d)
-		if !done && refused == nil && j.atMostOnce {
-			run, refused = r.write(work, time.Now(), true)
-		}
-		if refused = h.ownEnd(ctx, refused); done || refused != nil {
-			return nil
-		}
-		began := time.Now()
-		err := hide(fn(work), ErrNotRecorded, ErrNotRun) // of another Job
-		// Even if ctx has ended: a run that was made is recorded as long as the lock is held.
-		switch {
-		case j.atMostOnce:
-			if ended, ok := r.end(h.Context(), began); ok {
-				run, done = ended, err == nil
-			}
-		case err == nil:
-			if run, err = r.write(h.Context(), began, false); err != nil {
-				return j.fail(op, fmt.Errorf("%w: %w", ErrNotRecorded, h.ownEnd(ctx, err)))
-			}
-			done = true
-		}
-		return err
-	})
-	switch {
-	case refused != nil:
-		return JobRun{}, notRunError{j.fail(op, refused)}
-	case done:
-		return run, nil
-	}
-	return run, err
-}
-
-// look looks whether the record has the key, in one round trip: then the call need not queue. Without an answer it does.
-func (j *Job) look(ctx context.Context, key string) (run JobRun, done bool) {
-	s := j.c.present.Load().session
-	if s.State() != session.Connected {
-		return JobRun{}, false
-	}
-	ctx, cancel := context.WithTimeout(ctx, min(s.Timeout()/10, time.Second))
-	defer cancel()
-	_, node := j.znode(key)
-	b := s.Batch()
-	b.Sync(node)
-	got := b.Get(node)
-	if b.Do(ctx) != nil || got.Err != nil {
-		return JobRun{}, false
-	}
-	r, err := parseRun(node, got.Value.Bytes, got.Value.Stat)
-	return r.JobRun, err == nil && r.Key == key && !r.underWay
 }
