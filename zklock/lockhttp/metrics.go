@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zklock/locker/internal/errtype"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/internal/errtype"
 )
 
 // MetricsHandler returns a handler that shows what happens to a program's locks in the text format of Prometheus, and the

@@ -11,9 +11,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/zklock/locker/internal/errtype"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/internal/errtype"
 )
 
 // Hooks returns hooks that record what they are told. They may serve several Clients, and stand beside others.
