@@ -16,7 +16,22 @@ type lockEntry struct{ queuejson.Queue }
 // readEntry reads a part of a lock's queue.
 func readEntry(ctx context.Context, c *zklock.Client, path string, from, rows int) (lockEntry, error) {
 	page, err := admin.ReadQueue(ctx, c, path, from, rows)
-	return lockEntry{queuejson.New(page)}, err
+	return newEntry(page), err
+}
+
+func newEntry(p admin.QueuePage) lockEntry {
+	q := queuejson.New(p.Path)
+	q.Kind, q.Permits = p.Kind, p.Permits
+	q.Holding, q.Waiting = p.Holding, p.Waiting
+	for i, k := range p.Contenders {
+		q.Line = append(q.Line, newMember(p.From+i+1, k))
+	}
+	return lockEntry{q}
+}
+
+// newMember returns a contender as --json shows it.
+func newMember(position int, k admin.Contender) queuejson.Member {
+	return queuejson.NewMember(position, queuejson.Contender[zklock.Token](k))
 }
 
 // kind is the lock's kind, with the number of its permits.

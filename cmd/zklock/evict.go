@@ -96,7 +96,7 @@ func inLineWith(ctx context.Context, c *zklock.Client, path string, token int64)
 		}
 		for i, k := range page.Contenders {
 			if int64(k.Token) == token {
-				return queuejson.NewMember(from+i+1, k), nil
+				return newMember(from+i+1, k), nil
 			}
 		}
 		if from+rows >= page.Holding+page.Waiting {

@@ -106,6 +106,6 @@ func (a *app) printLeader(path string, l zklock.Leader, err error, asJSON, follo
 
 // memberOf is the leader as the first in line.
 func memberOf(l zklock.Leader) queuejson.Member {
-	return queuejson.NewMember(1, admin.Contender{Node: l.Node, Kind: "election", Holds: true, Token: l.Token, Session: l.Session,
+	return newMember(1, admin.Contender{Node: l.Node, Kind: "election", Holds: true, Token: l.Token, Session: l.Session,
 		Since: l.Since, Owner: l.Owner, Host: l.Host, PID: l.PID, Data: l.Value})
 }

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/zklock/locker/internal/queue"
-	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zklock"
@@ -159,7 +158,7 @@ func describe(ctx context.Context, s *session.Session, dir, name string) string 
 		return ""
 	}
 	id := contender.Parse(nodes[0].Data)
-	return who(queuejson.NewMember(1, admin.Contender{Session: nodes[0].Stat.EphemeralOwner, Token: zklock.Token(nodes[0].Stat.Czxid),
+	return who(newMember(1, admin.Contender{Session: nodes[0].Stat.EphemeralOwner, Token: zklock.Token(nodes[0].Stat.Czxid),
 		Owner: id.Owner, Host: id.Host, PID: id.PID}))
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
-	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/admin"
@@ -140,7 +139,7 @@ func findLocks(ctx context.Context, c *zklock.Client, root string, limits walkLi
 	w.locks = []lockEntry{}
 	w.looked, w.hidden, w.cut = found.Looked, found.Hidden, found.Truncated
 	for _, page := range found.Locks {
-		w.locks = append(w.locks, lockEntry{queuejson.New(page)})
+		w.locks = append(w.locks, newEntry(page))
 	}
 	return w, err
 }

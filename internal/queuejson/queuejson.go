@@ -1,5 +1,7 @@
 // Package queuejson is the one form in which the queue of a lock is written as JSON: by zklock queue, ls and top, and by
 // the status page of package lockhttp.
+//
+// It lies below zklock and zklock/admin, whose contenders it takes as a Contender.
 package queuejson
 
 import (
@@ -10,8 +12,6 @@ import (
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/zklock/locker/zklock/admin"
 )
 
 // Queue is a lock's queue, or a part of it.
@@ -48,21 +48,44 @@ const (
 	maxPath = 5000 // longer than any path of this library
 )
 
-// New returns a page in its JSON form.
-func New(p admin.QueuePage) Queue {
-	q := Queue{Path: cut(p.Path, maxPath), Kind: string(p.Kind), Holding: p.Holding, Waiting: p.Waiting, Line: []Member{}, Permits: p.Permits}
-	for i, k := range p.Contenders {
-		q.Line = append(q.Line, NewMember(p.From+i+1, k))
-	}
-	return q
+// New returns the queue of the lock at path, with nobody in Line.
+func New(path string) Queue {
+	return Queue{Path: cut(path, maxPath), Line: []Member{}}
+}
+
+// Contender has the fields of an admin.Contender, which can be converted to it. T is zklock.Token.
+type Contender[T ~int64] struct {
+	Node    string
+	Kind    string
+	Holds   bool
+	Permits int
+	Token   T
+	Session int64
+	Since   time.Time
+	Owner   string
+	Host    string
+	PID     int
+	Data    []byte
+	Size    int
 }
 
 // NewMember returns a contender in its JSON form.
-func NewMember(position int, k admin.Contender) Member {
-	m := Member{Position: position, Holds: k.Holds, Kind: string(k.Kind), Permits: k.Permits, Owner: cut(k.Owner, maxText),
-		Host: cut(k.Host, maxText), PID: k.PID, Since: k.Since.UTC(), Session: fmt.Sprintf("%#x", uint64(k.Session)),
-		Token: int64(k.Token), Node: cut(k.Node, maxPath), Data: k.Data, Size: k.Size}
-	return m
+func NewMember[T ~int64](position int, k Contender[T]) Member {
+	return Member{
+		Position: position,
+		Holds:    k.Holds,
+		Kind:     k.Kind,
+		Permits:  k.Permits,
+		Owner:    cut(k.Owner, maxText),
+		Host:     cut(k.Host, maxText),
+		PID:      k.PID,
+		Since:    k.Since.UTC(),
+		Session:  fmt.Sprintf("%#x", uint64(k.Session)),
+		Token:    int64(k.Token),
+		Node:     cut(k.Node, maxPath),
+		Data:     k.Data,
+		Size:     k.Size,
+	}
 }
 
 // cut cuts a text to at most n characters, with an ellipsis as the last.

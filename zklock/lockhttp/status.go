@@ -129,7 +129,7 @@ func (st status) look(ctx context.Context, path string, from int) (v view, code 
 	bounded, cancel := context.WithTimeout(ctx, queueTime)
 	defer cancel()
 	fail := func(err error, code int) (view, int, func()) {
-		q := queuejson.New(admin.QueuePage{Path: path})
+		q := queuejson.New(path)
 		q.Error = said(err.Error())
 		v.Queue = &q
 		return v, code, func() {}
@@ -148,7 +148,7 @@ func (st status) look(ctx context.Context, path string, from int) (v view, code 
 		}
 		return fail(err, http.StatusServiceUnavailable)
 	}
-	q := queuejson.New(page)
+	q := queueOf(page)
 	v.Queue = &q
 	return v, http.StatusOK, done
 }

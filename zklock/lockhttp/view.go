@@ -8,6 +8,7 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 )
 
 // view is what the page and the JSON show. Times are RFC 3339, durations seconds.
@@ -82,6 +83,16 @@ func viewOf(st zklock.Status, now time.Time) view {
 
 func lockOf(i zklock.LockInfo) lockView {
 	return lockView{Call: i.Call, Kind: string(i.Kind), Path: i.Path, Paths: i.Paths, Permits: i.Permits, Owner: i.Owner}
+}
+
+func queueOf(p admin.QueuePage) queuejson.Queue {
+	q := queuejson.New(p.Path)
+	q.Kind, q.Permits = p.Kind, p.Permits
+	q.Holding, q.Waiting = p.Holding, p.Waiting
+	for i, k := range p.Contenders {
+		q.Line = append(q.Line, queuejson.NewMember(p.From+i+1, queuejson.Contender[zklock.Token](k)))
+	}
+	return q
 }
 
 func hex(id int64) string { return fmt.Sprintf("%#x", uint64(id)) }
