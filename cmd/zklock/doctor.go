@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zklock/locker/internal/doctor"
+	"github.com/zklock/locker/internal/unsealed"
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -49,7 +50,10 @@ func (a *app) doctor(conf doctor.Config, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	conf.Client, conf.Patience = opts, a.conn.patience
+	if conf.Session, err = unsealed.SessionConfig(opts); err != nil {
+		return fmt.Errorf("doctor: %w", err)
+	}
+	conf.Patience = a.conn.patience
 	var r *doctor.Report
 	err = a.interruptible(func(ctx context.Context) (err error) {
 		r, err = doctor.Examine(ctx, a.conn.zk, conf)

@@ -21,8 +21,6 @@ import (
 
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/session/failure"
-	"github.com/zklock/locker/internal/unsealed"
-	"github.com/zklock/locker/zklock"
 )
 
 // Config says what to examine. The zero value of each field stands for its default.
@@ -31,9 +29,8 @@ type Config struct {
 	// Below the chroot of the connect string. Default "/".
 	Path string
 
-	// Client are the options that the program gives zklock.Dial: credentials, TLS, limits, which are held against the
-	// servers'.
-	Client []zklock.Option
+	// Session is what the program asks of its sessions: credentials, TLS, limits, which are held against the servers'.
+	Session session.Config
 
 	// AdminPort is the servers' HTTP port for administrators, asked where four-letter words are closed. Default: not
 	// asked.
@@ -106,13 +103,13 @@ const atOnce = 8
 
 // Examine examines the ensemble of the connect string. It blocks until every server has been asked, each for as long as
 // Config.Patience, or until ctx ends. An error says that nothing could be examined: a connect string, path or option that
-// can't work (zklock.ErrInvalid, zklock.ErrPath), or the end of ctx. Servers that don't answer are findings.
+// can't work (session.ErrConfig, session.ErrPath), or the end of ctx. Servers that don't answer are findings.
 func Examine(ctx context.Context, connect string, conf Config) (*Report, error) {
 	x, err := newExamination(connect, conf)
 	if err != nil {
 		return nil, fmt.Errorf("doctor: %w", err)
 	}
-	r := &Report{Servers: make([]Server, len(x.servers)), Asked: x.session.Timeout}
+	r := &Report{Servers: make([]Server, len(x.servers)), Asked: x.Session.Timeout}
 	if r.Asked == 0 {
 		r.Asked = session.DefaultTimeout
 	}
@@ -145,7 +142,6 @@ type examination struct {
 	Config
 	servers []string
 	chroot  string
-	session session.Config
 }
 
 func newExamination(connect string, conf Config) (*examination, error) {
@@ -157,9 +153,6 @@ func newExamination(connect string, conf Config) (*examination, error) {
 		x.Patience = 10 * time.Second
 	}
 	var err error
-	if x.session, err = unsealed.SessionConfig(conf.Client); err != nil {
-		return nil, err
-	}
 	if x.servers, x.chroot, err = session.ParseConnect(connect); err != nil {
 		return nil, err
 	}

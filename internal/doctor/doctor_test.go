@@ -22,7 +22,6 @@ import (
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/tests/ensemble"
 	"github.com/zklock/locker/tests/locktest"
-	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 	"github.com/zklock/locker/zktest/fault"
 )
@@ -131,7 +130,7 @@ func TestEachPermissionIsAskedForWithoutEffect(t *testing.T) {
 }
 
 func TestEveryUnsafeSettingIsFound(t *testing.T) {
-	twoSeconds := doctor.Config{Client: []zklock.Option{zklock.WithTickTime(2 * time.Second)}}
+	twoSeconds := doctor.Config{Session: session.Config{TickTime: 2 * time.Second}}
 	for name, c := range map[string]struct {
 		server []zktest.Option
 		conf   doctor.Config
@@ -152,9 +151,9 @@ func TestEveryUnsafeSettingIsFound(t *testing.T) {
 			doctor.Danger, "takes no request of 1048575 bytes"},
 		"the release": {[]zktest.Option{zktest.WithVersion(zktest.Version38)}, doctor.Config{},
 			doctor.Warning, "can lose acknowledged writes, and with them locks, unless its distributor has mended that: run 3.9.4 or later"},
-		"another timeout": {nil, doctor.Config{Client: []zklock.Option{zklock.WithSessionTimeout(time.Minute)}},
+		"another timeout": {nil, doctor.Config{Session: session.Config{Timeout: time.Minute}},
 			doctor.Note, "grants a session timeout of 40s, not the 1m0s"},
-		"a timeout of few ticks": {nil, doctor.Config{Client: []zklock.Option{zklock.WithSessionTimeout(6 * time.Second)}},
+		"a timeout of few ticks": {nil, doctor.Config{Session: session.Config{Timeout: 6 * time.Second}},
 			doctor.Warning, "below four ticks"},
 		"a path that is not there": {nil, doctor.Config{Path: "/a/b/c"},
 			doctor.Note, "/a/b/c does not exist; the first lock makes it below /"},
@@ -169,7 +168,7 @@ func TestEveryUnsafeSettingIsFound(t *testing.T) {
 func TestDoctorTriesThePacketLimitThatItIsGiven(t *testing.T) {
 	srv := zktest.Run(t, zktest.WithJuteMaxBuffer(1<<16))
 	for bytes, taken := range map[int]bool{1 << 16: true, 1<<16 + 1: false} {
-		r := examine(t, srv.Addr(), doctor.Config{Client: []zklock.Option{zklock.WithJuteMaxBuffer(bytes)}})
+		r := examine(t, srv.Addr(), doctor.Config{Session: session.Config{JuteMaxBuffer: bytes}})
 		assert.Equal(t, taken, r.Servers[0].Packet, "%d bytes", bytes)
 	}
 }
@@ -244,7 +243,7 @@ func TestASessionWithTooManyEphemeralsIsFound(t *testing.T) {
 		list += 4 + len(p)
 	}
 	for limit, severity := range map[int]doctor.Severity{list - 1: doctor.Warning, list/2 - 1: doctor.Danger} {
-		r := examine(t, srv.Addr(), doctor.Config{Client: []zklock.Option{zklock.WithJuteMaxBuffer(limit)}})
+		r := examine(t, srv.Addr(), doctor.Config{Session: session.Config{JuteMaxBuffer: limit}})
 		require.Equal(t, &doctor.Ephemerals{Session: s.ID(), Count: 3, Bytes: list}, r.Longest)
 		found(t, r, severity, "has 3 ephemeral znodes")
 	}
@@ -254,14 +253,14 @@ func TestClocksThatAreApartAreFound(t *testing.T) {
 	srv := zktest.Run(t)
 	f, err := srv.Follower()
 	require.NoError(t, err)
-	ahead := zklock.WithDialer(func(network, addr string, timeout time.Duration) (net.Conn, error) {
+	ahead := func(network, addr string, timeout time.Duration) (net.Conn, error) {
 		conn, err := net.DialTimeout(network, addr, timeout)
 		if addr != f.Addr() {
 			return conn, err
 		}
 		return &fast{Conn: conn}, err
-	})
-	r := examine(t, srv.Addr()+","+f.Addr(), doctor.Config{Client: []zklock.Option{ahead}})
+	}
+	r := examine(t, srv.Addr()+","+f.Addr(), doctor.Config{Session: session.Config{Dial: ahead}})
 	found(t, r, doctor.Warning, "the clock of "+f.Addr()+" is ")
 }
 
@@ -299,7 +298,7 @@ func TestAChrootThatDoesNotExistIsFound(t *testing.T) {
 	srv := zktest.Run(t)
 	r := examine(t, srv.Addr()+"/app", doctor.Config{Path: "/locks"})
 	found(t, r, doctor.Danger, "the chroot /app does not exist: no lock can be taken")
-	r = examine(t, srv.Addr()+"/app", doctor.Config{Path: "/locks", Client: []zklock.Option{zklock.WithCreateChroot()}})
+	r = examine(t, srv.Addr()+"/app", doctor.Config{Path: "/locks", Session: session.Config{CreateChroot: true}})
 	found(t, r, doctor.Note, "the chroot /app does not exist; the first lock makes it")
 	notFound(t, r, doctor.Danger)
 	require.Empty(t, srv.Children("/app"))
@@ -323,16 +322,16 @@ func TestTheAdminPortIsAskedWhereFourLetterWordsAreClosed(t *testing.T) {
 	require.NoError(t, err)
 
 	srv := zktest.Run(t)
-	words := zklock.WithDialer(func(network, addr string, timeout time.Duration) (net.Conn, error) {
+	words := func(network, addr string, timeout time.Duration) (net.Conn, error) {
 		conn, err := net.DialTimeout(network, addr, timeout)
 		return &wordless{Conn: conn}, err
-	})
-	r := examine(t, srv.Addr(), doctor.Config{Client: []zklock.Option{words}, AdminPort: port})
+	}
+	r := examine(t, srv.Addr(), doctor.Config{Session: session.Config{Dial: words}, AdminPort: port})
 	assert.Equal(t, "3.9.4", r.Servers[0].Version)
 	assert.Equal(t, "leader", r.Servers[0].Mode)
 	assert.Equal(t, 2*time.Second, r.Servers[0].Tick)
 
-	r = examine(t, srv.Addr(), doctor.Config{Client: []zklock.Option{words}})
+	r = examine(t, srv.Addr(), doctor.Config{Session: session.Config{Dial: words}})
 	assert.Empty(t, r.Servers[0].Version)
 	assert.Equal(t, 4*time.Second, r.Servers[0].MinTimeout, "as granted")
 	found(t, r, doctor.Note, "can't tell version and mode: four-letter word srvr is not in the server's 4lw.commands.whitelist")
@@ -369,7 +368,6 @@ func TestAConfigThatCannotWorkIsRefusedBeforeAServerIsAsked(t *testing.T) {
 	}{
 		{"", doctor.Config{}, session.ErrConfig},
 		{"a:1", doctor.Config{Path: "locks"}, session.ErrPath},
-		{"a:1", doctor.Config{Client: []zklock.Option{zklock.WithTLS(nil)}}, zklock.ErrInvalid},
 	} {
 		_, err := doctor.Examine(within(t, time.Second), c.connect, c.conf)
 		require.ErrorIs(t, err, c.want)

@@ -10,16 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/doctor"
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/tests/ensemble"
-	"github.com/zklock/locker/zklock"
 )
 
 func TestMain(m *testing.M) { os.Exit(ensemble.Run(m)) }
 
 func TestRealServersTellWhatTheyAre(t *testing.T) {
 	e := ensemble.Shared(t, 3)
-	tick := zklock.WithTickTime(500 * time.Millisecond)
-	r := examine(t, e.Connect(), doctor.Config{Client: []zklock.Option{tick}})
+	r := examine(t, e.Connect(), doctor.Config{Session: session.Config{TickTime: 500 * time.Millisecond}})
 	require.Len(t, r.Servers, 3)
 	modes := map[string]int{}
 	for i, v := range r.Servers {

@@ -19,7 +19,7 @@ type Ephemerals struct {
 func (x *examination) ephemerals(ctx context.Context, v *Server) *Ephemerals {
 	ctx, cancel := context.WithTimeout(ctx, x.Patience)
 	defer cancel()
-	answer, err := session.FourLetter(ctx, x.session, v.Addr, "dump")
+	answer, err := session.FourLetter(ctx, x.Session, v.Addr, "dump")
 	if err == nil && !strings.Contains(answer, dumped) {
 		err = errWord("dump", answer)
 	}

@@ -41,7 +41,7 @@ func (x *examination) ofServer(v *Server) (found []Finding) {
 	say := func(s Severity, format string, args ...any) {
 		found = append(found, Finding{s, v.Addr, fmt.Sprintf(format, args...)})
 	}
-	given := x.session.TickTime
+	given := x.Session.TickTime
 	tick := cmp.Or(given, v.finds)
 	believes := fmt.Sprintf("believes %v", given)
 	if given == 0 {
@@ -204,7 +204,7 @@ func (x *examination) ofAccess(r *Report) (found []Finding) {
 	switch {
 	case a.Error != "":
 		say(Warning, "%s: can't tell all permissions: %s", a.Path, a.Error)
-	case a.At == "" && x.session.CreateChroot:
+	case a.At == "" && x.Session.CreateChroot:
 		say(Note, "the chroot %s does not exist; the first lock makes it, if it may", x.chroot)
 		return found
 	case a.At == "":

@@ -40,7 +40,7 @@ func said(err error) string {
 
 // limits finds out by what the server grants, and how its clock stands, on throwaway sessions without znodes.
 func (x *examination) limits(ctx context.Context, v *Server) error {
-	short, err := session.OpenProbe(ctx, x.session, v.Addr, time.Millisecond)
+	short, err := session.OpenProbe(ctx, x.Session, v.Addr, time.Millisecond)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (x *examination) limits(ctx context.Context, v *Server) error {
 	if err := short.Close(); err != nil {
 		return fmt.Errorf("closing a session: %w", err)
 	}
-	long, err := session.OpenProbe(ctx, x.session, v.Addr, 24*time.Hour)
+	long, err := session.OpenProbe(ctx, x.Session, v.Addr, 24*time.Hour)
 	if err != nil {
 		return err
 	}
@@ -61,15 +61,15 @@ func (x *examination) limits(ctx context.Context, v *Server) error {
 
 // packet is the longest request that the client sends.
 func (x *examination) packet() int {
-	if x.session.JuteMaxBuffer > 0 {
-		return x.session.JuteMaxBuffer
+	if x.Session.JuteMaxBuffer > 0 {
+		return x.Session.JuteMaxBuffer
 	}
 	return session.DefaultJuteMaxBuffer
 }
 
 // clock reads, from the server's list of connections, when by its own clock the probe's was accepted.
 func (x *examination) clock(ctx context.Context, v *Server, p *session.Probe) *Offset {
-	answer, err := session.FourLetter(ctx, x.session, v.Addr, "cons")
+	answer, err := session.FourLetter(ctx, x.Session, v.Addr, "cons")
 	if err != nil {
 		v.unknown("clock", err)
 		return nil
@@ -115,14 +115,14 @@ func (v *Server) unknown(what string, why error) {
 
 // words asks what only four-letter words tell, or the admin port. It returns false if they say that there is no quorum.
 func (x *examination) words(ctx context.Context, v *Server) (serves bool) {
-	srvr, err := session.FourLetter(ctx, x.session, v.Addr, "srvr")
+	srvr, err := session.FourLetter(ctx, x.Session, v.Addr, "srvr")
 	if err == nil {
 		v.Version, v.Mode = field(srvr, "Zookeeper version: "), field(srvr, "Mode: ")
 		if v.Version == "" {
 			err = errWord("srvr", srvr)
 		}
 	}
-	conf, confErr := session.FourLetter(ctx, x.session, v.Addr, "conf")
+	conf, confErr := session.FourLetter(ctx, x.Session, v.Addr, "conf")
 	if confErr == nil {
 		ms, parseErr := strconv.Atoi(field(conf, "tickTime="))
 		v.Tick = time.Duration(ms) * time.Millisecond
@@ -198,7 +198,7 @@ func answered(err error) bool {
 
 // open opens a session with one server. Its lease is of no interest, so any tick will do.
 func (x *examination) open(ctx context.Context, addr string) (*session.Session, error) {
-	conf := x.session
+	conf := x.Session
 	conf.TickTime, conf.Logger, conf.OnState = time.Millisecond, nil, nil
 	return session.Open(ctx, addr+x.chroot, conf)
 }

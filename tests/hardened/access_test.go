@@ -50,7 +50,8 @@ func TestLocksWorkWhereAuthenticationIsEnforced(t *testing.T) {
 		ensemble.WithJVM("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest"))
 	auth := zklock.WithAuth("digest", []byte("app:pw"))
 	life(t, e.Connect(), e.Path(t), auth)
-	report, err := doctor.Examine(locktest.Within(t, soon), e.Connect(), doctor.Config{Path: "/x", Patience: soon, Client: []zklock.Option{auth}})
+	app := session.Config{Auth: []session.Auth{{Scheme: "digest", Credential: []byte("app:pw")}}}
+	report, err := doctor.Examine(locktest.Within(t, soon), e.Connect(), doctor.Config{Path: "/x", Patience: soon, Session: app})
 	require.NoError(t, err)
 	for _, f := range report.Findings {
 		require.NotEqual(t, doctor.Danger, f.Severity, f.Text)
