@@ -29,8 +29,7 @@ var forbidden = []struct {
 }{
 	{"recipe", module + "/internal", "the decision who holds is made of pure functions"},
 	{"internal/session", module + "/internal/queue", "session lies below queue"},
-	{"internal/queue", module + "/zklock", "queue lies below zklock"},
-	{"internal/session", module + "/zklock", "session lies below zklock"},
+	{"internal", module + "/zklock", "what is internal lies below zklock"},
 	{"session", module + "/internal", "session is what users name: it lies below all that is internal"},
 	{"recipe", module + "/zklock", "recipe lies below zklock"},
 	{"internal/session", module + "/zktest", "the library does not carry a test server"},
