@@ -197,9 +197,11 @@ func (c *Client) giveUp(ctx context.Context, t ticket) {
 	c.unreleased(t, t.Leave(ctx))
 }
 
-// unreleased warns of a ticket whose Leave was refused for good. After any other error the deletion goes on.
+// unreleased warns of a ticket whose Leave was refused: the lock stays taken until somebody mends the
+// access list. After any other error there is nothing to do: the deletion goes on.
 func (c *Client) unreleased(t ticket, err error) {
 	if errors.Is(err, zk.ErrNoAuth) {
-		c.log.Warn("place in line can't be given up before the session ends", "node", t.Nodes()[0], "error", err)
+		c.log.Warn("a znode can't be deleted, and the lock stays taken until it can: grant DELETE at the lock's path; "+
+			"the deletion is repeated", "node", t.Nodes()[0], "error", err)
 	}
 }

@@ -94,7 +94,7 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 			case <-time.After(time.Second): // ctx does not keep its own deadline
 			}
 		}
-		cause := h.unlock()
+		cause, _ := h.unlock() // a refused release is logged: the work was done while the lock was held
 		err = hide(err, ErrNotRun)
 		if cause != nil {
 			loss := &Error{"do", h.a.info.Path, fmt.Errorf("lost while in use: %w", cause)}
@@ -180,31 +180,43 @@ func (h *Hold) Multi(ctx context.Context, ops ...session.Op) ([]zk.MultiResponse
 // Unlock releases the lock: the hold's context ends, then its znode is deleted. It waits for the ensemble's answer for a tenth of
 // the session timeout, a second at most, and not at all without a connection; then the deletion goes on in the background.
 //
-// Nil: the lock was ours until now. ErrLost: it had been lost, with the cause. ErrUnlocked: it was released before, and this call
-// has done nothing.
+// Unlock returns nil if the lock was ours until now. Errors:
+//   - ErrLost: it had been lost, with the cause.
+//   - ErrUnlocked: it was released before, and this call has done nothing.
+//   - zk.ErrNoAuth: it was ours until now, and the ensemble refuses the deletion of its znode, for lack of the permission DELETE.
+//     The deletion is repeated, after a minute at most each time, until it succeeds or the session ends. Until then the lock stays
+//     taken.
 func (h *Hold) Unlock() error {
-	return h.fail("unlock", h.unlock())
+	lost, refused := h.unlock()
+	return h.fail("unlock", cmp.Or(lost, refused))
 }
 
-func (h *Hold) unlock() error {
+// unlock releases the hold. It returns why the lock had been lost, or that this hold had been released
+// before; and that the ensemble refuses the release, if it does.
+func (h *Hold) unlock() (lost, refused error) {
 	if !h.released.CompareAndSwap(false, true) {
-		return ErrUnlocked
+		return ErrUnlocked, nil
 	}
-	err := h.Err()
+	lost = h.Err()
 	last := h.a.drop(h)
 	h.forget()
-	if last {
-		s := h.ctx.s
-		ctx, done := context.WithTimeout(context.Background(), min(s.Timeout()/10, time.Second))
-		defer done()
-		if s.State() != session.Connected {
-			done() // the deletion goes on in the background
-		}
-		if released := h.a.release(ctx); errors.Is(released, ErrNodeDeleted) { // perhaps while the lock was in use
-			err = cmp.Or(err, released)
-		}
+	if !last {
+		return lost, nil
 	}
-	return err
+	s := h.ctx.s
+	ctx, done := context.WithTimeout(context.Background(), min(s.Timeout()/10, time.Second))
+	defer done()
+	if s.State() != session.Connected {
+		done() // the deletion goes on in the background
+	}
+	err := h.a.release(ctx)
+	switch {
+	case errors.Is(err, ErrNodeDeleted): // perhaps while the lock was in use
+		lost = cmp.Or(lost, err)
+	case errors.Is(err, zk.ErrNoAuth):
+		refused = fmt.Errorf("the lock stays taken until its znode can be deleted, which is tried again: %w", err)
+	}
+	return lost, refused
 }
 
 func (h *Hold) fail(op string, err error) error { return failed(op, h.a.info.Path, err) }
