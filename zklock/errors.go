@@ -35,7 +35,8 @@ var (
 var (
 	// ErrBusy says that another contender holds the lock or waits for it (TryLock, WithMaxWait). It is a *BusyError.
 	ErrBusy = errors.New("zklock: busy")
-	// ErrUnreachable and ctx's error both match the error of a call whose ctx ended without a connection.
+	// ErrUnreachable says that no server answered in time: before ctx ended, whose error matches too, within WithMaxWait's time, or
+	// within a try's. Nothing is known about the lock.
 	ErrUnreachable = session.ErrUnreachable
 	// ErrAuth says that the ensemble refused the credentials (WithAuth, WithSASL), or demands others. It matches ErrLost.
 	ErrAuth = session.ErrAuth

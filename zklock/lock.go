@@ -64,46 +64,27 @@ func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
 // String names the lock.
 func (l *lock) String() string { return l.noun + " " + text.Foreign(strings.Join(l.dirs, ", ")) }
 
-// acquire returns a hold, and the context for work under it: a further one of the acquisition that ctx carries, or a new
-// one. WithMaxWait bounds a call that is no try. info has the call's kind, permits and try; op is its name in errors.
+// acquire is the body of Lock, TryLock, RLock, Acquire and Campaign. It returns a hold, and the
+// context for work under it: a further hold of the acquisition that ctx carries, if there is one and
+// the lock is reentrant, or that of a new acquisition. op names the call in errors. The caller sets
+// info's Kind, Permits and Try.
 func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.Context, *Hold, error) {
-	caller := ctx
 	if l.err != nil {
-		return caller, nil, l.fail(op, l.err)
+		return ctx, nil, l.fail(op, l.err)
 	}
 	if ctx.Err() != nil {
-		return caller, nil, l.fail(op, l.c.ended(ctx, aboutToQueue(ctx)))
+		return ctx, nil, l.fail(op, l.c.ended(ctx, aboutToQueue(ctx)))
 	}
-	info.Call, info.Path, info.Owner, info.Context = lastCall.Add(1), l.path, l.o.owner, context.WithoutCancel(ctx)
-	if info.Kind == KindMulti {
-		info.Paths = l.dirs
-	}
-	if l.o.waitSet && l.o.wait == 0 {
-		info.Try = true
-	} else if l.o.waitSet && !info.Try {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, l.o.wait, errWaited)
-		defer cancel()
-	}
-	began := time.Now()
-	w, use := &waiting{c: l.c, caller: caller, info: info, since: began, cancel: func() {}}, &l.c.use
-	if l.c.tellsWaits(ctx) {
-		ctx, w.cancel = context.WithCancel(ctx)
-		defer w.cancel()
-	}
-	use.update(func() { use.waits[w] = struct{}{} })
-	defer use.update(func() { delete(use.waits, w) })
-	l.c.tell(slog.LevelDebug, "lock asked for", l.c.opts.hooks.Asked, info)
-	h, err := l.reenter(caller, info.Kind)
-	if h != nil {
-		h.tellAcquired(info, began, h.a.info.Call)
-	} else if err == nil {
-		h, err = l.take(ctx, w)
-	}
+	w := l.newWaiting(ctx, info)
+	bounded, cancel := l.bound(ctx, w)
+	defer cancel()
+	l.c.use.update(func() { l.c.use.waits[w] = struct{}{} })
+	defer l.c.use.update(func() { delete(l.c.use.waits, w) })
+	l.c.tell(slog.LevelDebug, "lock asked for", l.c.opts.hooks.Asked, w.info)
+	h, err := l.holdFor(bounded, w)
 	if err != nil {
-		err = l.fail(op, hide(l.explain(ctx, w.explain(ctx, err)), ErrUnknownOutcome)) // what was made is being removed
-		info.Waited, info.Err = time.Since(began), err
-		l.c.tell(slog.LevelDebug, "lock not acquired", l.c.opts.hooks.Failed, info)
+		err = l.fail(op, hide(l.explain(bounded, w, w.explain(bounded, err)), ErrUnknownOutcome)) // what was made is being removed
+		w.tellFailed(err)
 	}
 	if w.panicked != nil {
 		if h != nil {
@@ -112,16 +93,72 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 		panic(w.panicked)
 	}
 	if err != nil {
-		return caller, nil, err
+		return ctx, nil, err
 	}
 	return h.work, h, nil
+}
+
+// newWaiting returns the call of a caller with ctx. With WithMaxWait(0) it is a try.
+func (l *lock) newWaiting(ctx context.Context, info LockInfo) *waiting {
+	info.Call = lastCall.Add(1)
+	info.Path = l.path
+	info.Owner = l.o.owner
+	info.Context = context.WithoutCancel(ctx)
+	if info.Kind == KindMulti {
+		info.Paths = l.dirs
+	}
+	if l.o.waitSet && l.o.wait == 0 {
+		info.Try = true
+	}
+	return &waiting{c: l.c, caller: ctx, info: info, since: time.Now(), cancel: func() {}}
+}
+
+// bound returns the context of w's wait, which ends with ctx, and when the call has taken as long as
+// it may: a try has tryLimit, another call WithMaxWait's time. It sets w.cancel.
+func (l *lock) bound(ctx context.Context, w *waiting) (context.Context, context.CancelFunc) {
+	switch {
+	case w.info.Try:
+		w.limit = l.c.tryLimit()
+		ctx, w.cancel = context.WithTimeoutCause(ctx, w.limit, errTried)
+	case l.o.waitSet:
+		w.limit = l.o.wait
+		ctx, w.cancel = context.WithTimeoutCause(ctx, w.limit, errWaited)
+	case l.c.tellsWaits(ctx):
+		ctx, w.cancel = context.WithCancel(ctx)
+	}
+	return ctx, w.cancel
+}
+
+// tryLimit returns how long a try may take. It waits for no other contender, but a server may be away
+// or without a leader: half a session timeout is enough to reach another one.
+func (c *Client) tryLimit() time.Duration {
+	return min(c.present.Load().session.Timeout()/2, maxTry)
+}
+
+// maxTry bounds tryLimit: whoever tries does not want to wait.
+const maxTry = 5 * time.Second
+
+// holdFor returns a hold for the call w.
+func (l *lock) holdFor(ctx context.Context, w *waiting) (*Hold, error) {
+	h, err := l.reenter(w.caller, w.info.Kind)
+	if err != nil {
+		return nil, err
+	}
+	if h != nil {
+		h.tellAcquired(w.info, w.since, h.a.info.Call)
+		return h, nil
+	}
+	return l.take(ctx, w)
 }
 
 // lastCall numbers the calls of the process.
 var lastCall atomic.Uint64
 
-// errWaited is the cause with which a call's context ends after WithMaxWait's time.
-var errWaited = errors.New("WithMaxWait's time was over")
+// The causes with which a call's context ends when the call has taken as long as it may.
+var (
+	errWaited = errors.New("WithMaxWait's time was over")
+	errTried  = errors.New("a try's own")
+)
 
 // aboutToQueue is what a call was doing whose context had ended before it began.
 func aboutToQueue(ctx context.Context) error {
@@ -239,12 +276,20 @@ func contenderKind(kind LockKind) recipe.Kind {
 	panic("zklock: not a kind: " + string(kind))
 }
 
-// explain returns ErrBusy for a try that found another contender, and for a call that was in line when WithMaxWait's time
-// ended before its caller's context. A call that could not queue, for lack of a connection, did not find the lock busy.
-// ErrBusy has the cause as text only, since a deadline in it is not the caller's.
-func (l *lock) explain(ctx context.Context, err error) error {
+// explain returns what err says about the call w, whose wait had ctx:
+//   - ErrBusy if w is a try that found another contender, or was in line when WithMaxWait's time
+//     ended, before its caller's context;
+//   - ErrUnreachable if w had taken as long as it may, and had not found out whether the lock is busy;
+//   - otherwise err.
+//
+// Both have the end of ctx as text only, since a deadline in it is not the caller's.
+func (l *lock) explain(ctx context.Context, w *waiting, err error) error {
+	limited := context.Cause(ctx) == errWaited || context.Cause(ctx) == errTried //nolint:errorlint // identity
 	var line queue.LineError
 	if !errors.As(err, &line) {
+		if limited && errors.Is(err, ctx.Err()) {
+			return gaveUp(w.limit, err)
+		}
 		return err
 	}
 	if errors.Is(err, queue.ErrBusy) {
@@ -254,10 +299,19 @@ func (l *lock) explain(ctx context.Context, err error) error {
 	if l.c.use.holding(l.dirs, line.Node) {
 		found, err = fmt.Errorf("%w (this process)", line), fmt.Errorf("%w (this process)", err)
 	}
-	if errors.Is(context.Cause(ctx), errWaited) {
-		return busy(line.Line, fmt.Sprintf("gave up after %v: %v", l.o.wait, found))
+	if limited {
+		return busy(line.Line, fmt.Sprintf("gave up after %v: %v", w.limit, found))
 	}
 	return err
+}
+
+// gaveUp returns the error of a call that has taken as long as it may, d, and ended with err.
+func gaveUp(d time.Duration, err error) error {
+	err = hide(err, context.DeadlineExceeded)
+	if errors.Is(err, ErrUnreachable) {
+		return fmt.Errorf("gave up after %v: %w", d, err)
+	}
+	return fmt.Errorf("%w: gave up after %v: %w", ErrUnreachable, d, err)
 }
 
 // withSession runs fn in the current session, for a call that takes no place in line.

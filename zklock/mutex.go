@@ -25,15 +25,17 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 //
 // Errors:
 //   - ErrBusy: WithMaxWait's time is over.
-//   - ctx's, with who is first in line; ErrUnreachable when there was no connection.
+//   - ctx's, with who is first in line.
+//   - ErrUnreachable: no server answered before ctx ended, whose error matches too, or within WithMaxWait's time.
 //   - ErrDeadlock, ErrConflict: the caller holds this lock, or something else uses the path.
 //   - ErrClosed, ErrPath, ErrInvalid, ErrAuth, or the driver's (zk.ErrNoAuth, …) when the ensemble refuses a step.
 func (m *Mutex) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return m.acquire(ctx, "lock", LockInfo{Kind: KindMutex})
 }
 
-// TryLock is Lock if no other contender holds the lock or waits for it, and ErrBusy otherwise, which costs reads only. It
-// waits for a connection, and for 0.3 s at most for the holder's name, never for another contender.
+// TryLock is Lock if no other contender holds the lock or waits for it, and ErrBusy otherwise, which costs reads only. It never
+// waits for another contender. It waits for a server for half the session timeout, 5 s at most, and then returns ErrUnreachable:
+// whether the lock is free is not known. For the name of a holder it waits 0.3 s at most.
 func (m *Mutex) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	return m.acquire(ctx, "try lock", LockInfo{Kind: KindMutex, Try: true})
 }

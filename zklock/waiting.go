@@ -19,6 +19,7 @@ type waiting struct {
 
 	caller context.Context    // of the call
 	cancel context.CancelFunc // ends the wait
+	limit  time.Duration      // the longest that the call may take; 0: as long as caller lasts
 
 	// Guarded by inUse.mu; only the call's goroutine writes them.
 	line     queue.Line
@@ -47,6 +48,13 @@ func (w *waiting) Retried(cause error) {
 	i := w.info
 	i.Err = cause
 	w.c.tell(slog.LevelDebug, "lock step retried", w.c.opts.hooks.Retried, i)
+}
+
+// tellFailed reports that the call has failed with err.
+func (w *waiting) tellFailed(err error) {
+	i := w.info
+	i.Waited, i.Err = time.Since(w.since), err
+	w.c.tell(slog.LevelDebug, "lock not acquired", w.c.opts.hooks.Failed, i)
 }
 
 // endOnPanic is deferred by what calls a hook while the call waits. A panic must not unwind the stack of a call that has a

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -78,7 +79,7 @@ func codeOf(err error) int {
 		return exitRefused
 	case errors.Is(err, zklock.ErrLost):
 		return exitLost
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, session.ErrConnection):
+	case failure.IsOne(err, zklock.ErrUnreachable, session.ErrConnection, context.DeadlineExceeded):
 		return exitUnreachable
 	}
 	return exitFailed

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/queue"
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -46,8 +47,8 @@ type Do func(ctx context.Context, work func(ctx context.Context) error) error
 //	400   the function returned an error, or a lock whose path can't be one, such as KeyPath's of the empty key; or the
 //	      body could not be read
 //	409   somebody else has the lock, and the wait, or the request's deadline, is over; with Retry-After
-//	503   the ensemble could not be reached in all that time, the Client is closed, or the server has given up the
-//	      request; with Retry-After
+//	503   the ensemble could not be reached in all that time, or, for a request that does not wait, within 5 s; the
+//	      Client is closed; or the server has given up the request; with Retry-After
 //	500   the lock can't work: a bad option, a path that is another kind of lock, access refused; or the server's
 //	      WriteTimeout is no longer than wait: its ErrorLog has a line
 //
@@ -246,7 +247,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, zklock.ErrBusy), errors.Is(err, context.DeadlineExceeded) && errors.As(err, &line):
 		w.Header().Set("Retry-After", soon)
 		http.Error(w, "busy: another request is being worked on", http.StatusConflict)
-	case errors.Is(err, zklock.ErrClosed), errors.Is(err, context.DeadlineExceeded):
+	case failure.IsOne(err, zklock.ErrClosed, zklock.ErrUnreachable, context.DeadlineExceeded):
 		w.Header().Set("Retry-After", later)
 		http.Error(w, "the lock service can't be reached", http.StatusServiceUnavailable)
 	case errors.Is(err, context.Canceled): // not by us: by the server's BaseContext, say, or by a read deadline that has passed
