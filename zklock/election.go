@@ -143,12 +143,13 @@ type Leader struct {
 	Since   time.Time // when it entered the line, by the ensemble's clock
 }
 
-// Leader returns the candidate that leads: the first in line. ErrNoLeader: there is none. It blocks for mostly five round trips,
-// or as long as there is no connection and ctx lasts.
+// Leader returns the candidate that leads: the first in line. It returns ErrNoLeader if there is none. A candidate that had
+// resigned before the call is not named: Leader costs a write without an effect, which a majority confirms. It blocks for five
+// round trips, usually, or as long as there is no connection and ctx lasts.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	var leader Leader
 	err := e.withSession(ctx, "leader", func(s *session.Session) error {
-		if err := s.Sync(ctx, e.path); err != nil {
+		if err := s.Settle(ctx, e.path); err != nil {
 			return err
 		}
 		for {

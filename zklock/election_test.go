@@ -151,3 +151,17 @@ func TestProclaimTakesNoTermOfAnotherClientsElection(t *testing.T) {
 		require.ErrorIs(s, s.Client().Election("/e").Proclaim(s.Context(), term, nil), zklock.ErrInvalid)
 	})
 }
+
+// A server that was the leader of the ensemble, and is cut off, still lists a candidate that has
+// resigned.
+func TestLeaderAsksAMajority(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, deposed := s.Dir("/e"), s.Follower()
+		term := lead(s, s.Client().Election(dir), "a")
+		observer := s.ClientAt(deposed)
+		deposed.Depose()
+		s.Unlock(term)
+		_, err := observer.Election(dir).Leader(locktest.Within(s, 5*time.Second))
+		require.ErrorIs(s, err, context.DeadlineExceeded)
+	})
+}

@@ -56,17 +56,19 @@ func (c *Client) start() (*present, error) {
 	return &present{s, make(chan struct{})}, nil
 }
 
-// await returns the present session, once it is established.
+// await returns the present session, once it is established. It returns ErrAuth if the credentials are refused while it waits. A
+// refusal before that says nothing about now: they may have been mended, and the next session finds out.
 func (c *Client) await(ctx context.Context) (*session.Session, error) {
 	for {
 		now := c.present.Load()
+		wasOver := now.session.Err() != nil
 		err := now.session.Established(ctx)
 		switch {
 		case c.ctx.Err() != nil:
 			return nil, c.ended(ctx, closedError{})
 		case err == nil:
 			return now.session, nil
-		case ctx.Err() != nil, errors.Is(err, ErrAuth): // waiting would not help
+		case ctx.Err() != nil, errors.Is(err, ErrAuth) && !wasOver:
 			return nil, c.ended(ctx, err)
 		}
 		select {

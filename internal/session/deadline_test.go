@@ -175,3 +175,25 @@ func TestALongerGrantToASessionThatIsTakenOverIsNotBelieved(t *testing.T) {
 		require.NoError(t, s.Err())
 	})
 }
+
+// Without Config.TickTime the tick is found out by what a server grants a session that asks for the
+// least. A server that grants hours would make every lease allow for ticks of hours.
+func TestATickThatIsFoundOutIsBelievedUpToAMinute(t *testing.T) {
+	for granted, believed := range map[time.Duration]bool{
+		4 * time.Second: true, 2 * time.Minute: true, 2*time.Minute + 2*time.Millisecond: false, 596 * time.Hour: false,
+	} {
+		t.Run(granted.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s, err := session.Open(within(t, 10*time.Second), srv.Addr(), session.Config{Timeout: 5 * time.Minute, Dial: srv.Dial})
+				if believed {
+					require.NoError(t, err)
+					require.Equal(t, granted/2, s.TickTime())
+					require.NoError(t, s.Close())
+					return
+				}
+				require.ErrorIs(t, err, session.ErrUnreachable)
+				require.ErrorContains(t, err, "the servers' tick can't be found out: give it (WithTickTime)")
+			}, zktest.WithSessionTimeouts(granted, 1000*time.Hour))
+		})
+	}
+}

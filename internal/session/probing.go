@@ -72,12 +72,21 @@ func (s *Session) findTick(server string, limit time.Duration) error {
 		}
 		return err
 	}
+	_ = p.Close() // if it fails, the probe's session runs out by itself
+	if p.Tick() > maxFoundTick {
+		return fmt.Errorf("granted a session timeout of %v, although the least was asked for, and so the servers' tick "+
+			"can't be found out: give it (WithTickTime)", p.Granted)
+	}
 	s.mu.Lock()
 	s.lease.FoundTick(p.Tick())
 	s.mu.Unlock()
-	_ = p.Close() // if it fails, the probe's session runs out by itself
 	return nil
 }
+
+// maxFoundTick is the longest tick that is believed if Config does not give it. Servers tick every few
+// seconds. A server that would tick less often than this has a large minSessionTimeout, or is broken,
+// and a lease that allowed for such ticks would be none.
+const maxFoundTick = time.Minute
 
 // dialAlone opens a connection as a session with c would; I/O on it ends with ctx.
 func (c Config) dialAlone(ctx context.Context, server string) (net.Conn, error) {

@@ -201,7 +201,7 @@ func (o *op) refused(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, zklock.ErrBusy) && (o.try || o.wait > 0):
-	case errors.Is(err, context.DeadlineExceeded) && o.wait > 0:
+	case errors.Is(err, zklock.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded) && (o.try || o.wait > 0):
 	case errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
 	case errors.Is(err, zklock.ErrConflict) && o.kind == "semaphore":
 	case errors.Is(err, zklock.ErrInvalid) && o.kind == "semaphore":

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -36,7 +35,7 @@ func Evict(ctx context.Context, c *zklock.Client, path string, t zklock.Token) e
 
 // find returns the line of dir, and the name of the contender with token t; "" if there is none.
 func find(ctx context.Context, c *zklock.Client, dir string, t zklock.Token) (listed, string, error) {
-	l, err := list(ctx, c, dir, (*session.Session).Settle)
+	l, err := list(ctx, c, dir)
 	if err != nil {
 		return l, "", err
 	}

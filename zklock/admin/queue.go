@@ -99,14 +99,13 @@ func Queue(ctx context.Context, c *zklock.Client, path string) iter.Seq2[Contend
 }
 
 // ReadQueue returns up to limit contenders of the line of path, from the index from on, and the total numbers of holders and
-// waiters. A path that does not exist has an empty line. The result was true at some time during the call or, if the
-// server was the leader and is cut off, some seconds before it.
+// waiters. A path that does not exist has an empty line. The result was true at some time during the call.
 //
 // Contenders whose znodes may not be read show what is in their names and, up to ZooKeeper 3.8.3, their token and session.
 // After a Resize of a semaphore to fewer permits the latest of its holders show as waiting until they are done. Where
 // contenders of different kinds share a directory, each is judged among those of its own kind.
 //
-// It costs a sync, a list and two reads for each contender that it returns, 128 to a round trip, and blocks for those, or
+// It costs a write without an effect, a list and two reads for each contender that it returns, 128 to a round trip, and blocks for those, or
 // as long as there is no connection and ctx lasts. It keeps up to 1 KB of data of each contender. Longer data, of up to
 // 256 KB each, are kept in order up to 16 MB in all; for the rest Data is nil, and Size has the length. The reads are small,
 // and made for one call at a time, so as not to endanger the Client's holds.
@@ -123,7 +122,7 @@ func ReadQueue(ctx context.Context, c *zklock.Client, path string, from, limit i
 
 // read reads a part of the line. With an error it is the zero value.
 func read(ctx context.Context, c *zklock.Client, dir string, from, limit int) (page QueuePage, err error) {
-	l, err := list(ctx, c, dir, (*session.Session).Sync)
+	l, err := list(ctx, c, dir)
 	if err != nil {
 		return QueuePage{}, err
 	}
@@ -181,15 +180,16 @@ type listed struct {
 	names []string
 }
 
-// list lists dir once its server has caught up. A directory that does not exist has nobody in line.
-func list(ctx context.Context, c *zklock.Client, dir string, catchUp func(s *session.Session, ctx context.Context, dir string) error) (l listed, err error) {
+// list lists dir behind a write of our own, since a leader that has been deposed, and does not know it, would answer a sync. A
+// directory that does not exist has nobody in line.
+func list(ctx context.Context, c *zklock.Client, dir string) (l listed, err error) {
 	if err = contender.CheckDir(dir); err != nil {
 		return l, err
 	}
 	if l.s, err = unsealed.Session(ctx, c); err != nil {
 		return l, err
 	}
-	if err = catchUp(l.s, ctx, dir); err != nil {
+	if err = l.s.Settle(ctx, dir); err != nil {
 		return l, err
 	}
 	children, stat, err := l.s.List(ctx, dir)

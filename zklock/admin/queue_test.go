@@ -122,6 +122,20 @@ func TestBreakAsksAMajority(t *testing.T) {
 	})
 }
 
+// Such a server still lists a holder that has left.
+func TestQueueAsksAMajority(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, deposed := s.Dir("/l"), s.Follower()
+		h := s.Lock(s.Client().Mutex(dir))
+		operator := s.ClientAt(deposed)
+		deposed.Depose()
+		s.Unlock(h)
+		line, err := locktest.Queue(locktest.Within(s, 5*time.Second), operator.Client, dir)
+		require.ErrorIs(s, err, context.DeadlineExceeded)
+		require.Empty(s, line)
+	})
+}
+
 // A semaphore whose directory is deleted between the list and the read of its size has an empty queue.
 func TestQueueOfADirectoryThatGoesMeanwhile(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {

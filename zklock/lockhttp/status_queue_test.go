@@ -88,8 +88,8 @@ func TestStatusReadsAFewQueuesAtATime(t *testing.T) {
 		c := locktest.Dial(t, srv)
 		locktest.Lock(t, c.Mutex("/locks/a"))
 		h := lockhttp.StatusHandler(c)
-		held := srv.Inject(fault.DelayReply(time.Second).Op(fault.OpSync))
-		before := srv.Requests()[fault.OpSync]
+		held := srv.Inject(fault.DelayReply(time.Second).Op(fault.OpMulti))
+		before := srv.Requests()[fault.OpMulti]
 		codes := make(chan int, 6)
 		for range cap(codes) {
 			go func() {
@@ -99,7 +99,7 @@ func TestStatusReadsAFewQueuesAtATime(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Empty(t, codes)
-		require.Equal(t, 4, srv.Requests()[fault.OpSync]-before)
+		require.Equal(t, 4, srv.Requests()[fault.OpMulti]-before)
 		held.Remove()
 		for range cap(codes) {
 			require.Equal(t, http.StatusOK, <-codes)

@@ -98,7 +98,7 @@ func (w *worker) cycle(patience time.Duration) error {
 		switch {
 		case late > overrun:
 			return fmt.Errorf("a call outlived its context by %v in which its process ran: %w", late, err)
-		case ctx.Err() != nil && errors.Is(err, ctx.Err()), try && errors.Is(err, zklock.ErrBusy):
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()), try && (errors.Is(err, zklock.ErrBusy) || errors.Is(err, zklock.ErrUnreachable)):
 			return nil
 		}
 		return fmt.Errorf("a call failed and should have waited: %w", err)
