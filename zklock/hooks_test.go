@@ -1,9 +1,11 @@
 package zklock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -161,45 +163,97 @@ func TestErrorsOfHoldsAreApart(t *testing.T) {
 	}
 }
 
-// A hook panics at each moment of a call, and the caller recovers, as net/http does for its handlers.
-func TestScenario70_APanicOfAHookLeavesNoPlaceAndNoHold(t *testing.T) {
-	for event, hooks := range map[string]func(oops func()) zklock.Hooks{
-		"asked":    func(oops func()) zklock.Hooks { return zklock.Hooks{Asked: func(zklock.LockInfo) { oops() }} },
-		"queued":   func(oops func()) zklock.Hooks { return zklock.Hooks{Queued: func(zklock.LockInfo) { oops() }} },
-		"retried":  func(oops func()) zklock.Hooks { return zklock.Hooks{Retried: func(zklock.LockInfo) { oops() }} },
-		"acquired": func(oops func()) zklock.Hooks { return zklock.Hooks{Acquired: func(zklock.LockInfo) { oops() }} },
-		"failed":   func(oops func()) zklock.Hooks { return zklock.Hooks{Failed: func(zklock.LockInfo) { oops() }} },
-		"released": func(oops func()) zklock.Hooks { return zklock.Hooks{Released: func(zklock.LockInfo) { oops() }} },
-	} {
-		for _, kind := range anyKinds {
-			t.Run(event+", "+kind.name, func(t *testing.T) {
-				locktest.Simulate(t, func(s *locktest.Sim) {
-					dir := s.Dir("/l")
-					c := s.Client(zklock.WithHooks(hooks(func() { panic("a metric is registered twice") })))
-					theirs := s.Take(kind.lock(s.Client().Client, dir))
-					recovered := make(chan any, 1)
-					go func() {
-						defer func() { recovered <- recover() }()
-						ctx := locktest.Within(s, time.Hour)
-						if event == "failed" {
-							ctx = locktest.Within(s, time.Second)
+// usersFunctions are the functions of the user's that run at each moment of a call: the options with
+// which one calls oops.
+func usersFunctions() map[string]func(oops func()) zklock.Option {
+	hook := func(hooks func(oops func(zklock.LockInfo)) zklock.Hooks) func(func()) zklock.Option {
+		return func(oops func()) zklock.Option {
+			return zklock.WithHooks(hooks(func(zklock.LockInfo) { oops() }))
+		}
+	}
+	logged := func(event string) func(func()) zklock.Option {
+		return func(oops func()) zklock.Option {
+			return zklock.WithLogger(slog.New(oopsHandler{slog.DiscardHandler, event, oops}))
+		}
+	}
+	return map[string]func(oops func()) zklock.Option{
+		"asked":        hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Asked: oops} }),
+		"queued":       hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Queued: oops} }),
+		"retried":      hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Retried: oops} }),
+		"acquired":     hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Acquired: oops} }),
+		"failed":       hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Failed: oops} }),
+		"released":     hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Released: oops} }),
+		"log asked":    logged("lock asked for"),
+		"log queued":   logged("lock queued"),
+		"log retried":  logged("lock step retried"),
+		"log acquired": logged("lock acquired"),
+		"log failed":   logged("lock not acquired"),
+		"log released": logged("lock released"),
+	}
+}
+
+// oopsHandler is a log's handler that calls oops for one event.
+type oopsHandler struct {
+	slog.Handler
+	event string
+	oops  func()
+}
+
+func (h oopsHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h oopsHandler) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == h.event {
+		h.oops()
+	}
+	return nil
+}
+
+// Scenarios 70 and 93. A hook, or the log's handler, panics at each moment of a call, and the caller
+// recovers, as net/http does for its handlers; or it ends its goroutine, as t.FailNow does.
+func TestAUsersFunctionThatDoesNotReturnLeavesNoPlaceAndNoHold(t *testing.T) {
+	const oops = "a metric is registered twice"
+	ways := map[string]struct {
+		oops func()
+		says any // what the caller recovers
+	}{
+		"panics":             {func() { panic(oops) }, oops},
+		"ends its goroutine": {runtime.Goexit, nil},
+	}
+	for event, option := range usersFunctions() {
+		for way, w := range ways {
+			for _, kind := range anyKinds {
+				t.Run(event+" "+way+", "+kind.name, func(t *testing.T) {
+					locktest.Simulate(t, func(s *locktest.Sim) {
+						dir, other := s.Dir("/l"), s.Client()
+						c := s.Client(option(w.oops))
+						theirs := s.Take(kind.lock(other.Client, dir))
+						goesOn, recovered := false, make(chan any, 1)
+						go func() {
+							defer func() { recovered <- recover() }()
+							ctx := locktest.Within(s, time.Hour)
+							if strings.Contains(event, "failed") {
+								ctx = locktest.Within(s, time.Second)
+							}
+							if _, h, err := kind.lock(c.Client, dir)(ctx); err == nil {
+								_ = h.Unlock()
+							}
+							goesOn = true
+						}()
+						time.Sleep(time.Minute)
+						if strings.Contains(event, "retried") {
+							require.NoError(s, s.Server.Expire(c.SessionID()))
 						}
-						if _, h, err := kind.lock(c.Client, dir)(ctx); err == nil {
-							_ = h.Unlock()
-						}
-					}()
-					time.Sleep(time.Minute)
-					if event == "retried" {
-						require.NoError(s, s.Server.Expire(c.SessionID()))
-					}
-					time.Sleep(time.Minute)
-					s.Unlock(theirs)
-					require.Equal(s, "a metric is registered twice", <-recovered)
-					s.Empty(time.Minute, dir)
-					require.Empty(s, c.Status().Waits)
-					require.NoError(s, c.Close())
+						time.Sleep(time.Minute)
+						s.Unlock(theirs)
+						require.Equal(s, w.says, <-recovered)
+						require.False(s, goesOn, "the caller is ended in the same way")
+						s.Empty(time.Minute, dir)
+						require.Empty(s, c.Status().Waits)
+						s.Unlock(s.Take(kind.lock(other.Client, dir)))
+						require.NoError(s, c.Close())
+					})
 				})
-			})
+			}
 		}
 	}
 }

@@ -86,11 +86,11 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 		err = l.fail(op, hide(l.explain(bounded, w, w.explain(bounded, err)), ErrUnknownOutcome)) // what was made is being removed
 		w.tellFailed(err)
 	}
-	if w.panicked != nil {
+	if w.aborted != nil {
 		if h != nil {
-			_ = h.Unlock() // the panic goes on
+			_ = h.Unlock() // how the user's function has ended matters more
 		}
-		panic(w.panicked)
+		w.aborted.resume()
 	}
 	if err != nil {
 		return ctx, nil, err

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/zklock/locker/internal/queue"
+	"github.com/zklock/locker/internal/text"
 )
 
 // waiting is a call that waits for its lock. Status shows it, and as a queue.Caller it is told of
@@ -22,17 +24,68 @@ type waiting struct {
 	limit  time.Duration      // the longest that the call may take; 0: as long as caller lasts
 
 	// Guarded by inUse.mu; only the call's goroutine writes them.
-	line     queue.Line
-	panicked any   // what a hook panicked with
-	retries  int   // how often a step was made again
-	why      error // the last time
+	line    queue.Line
+	retries int   // how often a step was made again
+	why     error // the last time
+
+	aborted *abort // how a user's function has ended the wait; nil: none has
+}
+
+// abort is how a function of the user's has ended without returning.
+type abort struct {
+	panicked any // what it panicked with; nil: it has ended its goroutine by runtime.Goexit
+}
+
+// resume ends the present goroutine's function in the same way.
+func (a *abort) resume() {
+	if a.panicked == nil {
+		runtime.Goexit()
+	}
+	panic(a.panicked)
+}
+
+// callUser calls fn, which calls functions of the user's: a hook, or a log's handler. The call has a
+// place in line meanwhile. If fn panics, or ends its goroutine as testing.T.FailNow does, that must
+// not unwind the stack of the call, which would keep its place for as long as the session lasts. So
+// fn has a goroutine of its own, which callUser joins. If fn does not return, the wait ends, and
+// acquire goes on in fn's way once the place was given up.
+func (w *waiting) callUser(fn func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		returned := false
+		defer func() {
+			if !returned {
+				w.aborted = &abort{recover()}
+				w.cancel()
+			}
+		}()
+		fn()
+		returned = true
+	}()
+	<-done
 }
 
 // Queued notes the call's place in line, and reports it.
 func (w *waiting) Queued(l queue.Line) {
 	w.c.use.update(func() { w.line = l })
-	defer w.endOnPanic()
-	w.c.tell(slog.LevelDebug, "lock queued", w.c.opts.hooks.Queued, w.queued())
+	w.tell("lock queued", w.c.opts.hooks.Queued, w.queued())
+}
+
+// tell reports an event of the wait.
+func (w *waiting) tell(event string, hook func(LockInfo), i LockInfo) {
+	if hook != nil || w.c.log.Enabled(i.Context, slog.LevelDebug) {
+		w.callUser(func() { w.c.tell(slog.LevelDebug, event, hook, i) })
+	}
+}
+
+// LostEvent warns that a poll has found a change that a watch should have reported.
+func (w *waiting) LostEvent(node, behind string) {
+	w.callUser(func() {
+		w.c.log.Warn("a waiter was not notified of a change that it had a watch for, "+
+			"and has found it by looking again: may all who use the lock read its znodes?",
+			"path", w.info.Path, "node", node, "behind", text.Foreign(behind))
+	})
 }
 
 // queued returns the call with its place in line.
@@ -42,12 +95,12 @@ func (w *waiting) queued() LockInfo {
 	return i
 }
 
+// Retried notes that a step has failed and is made again, and reports it.
 func (w *waiting) Retried(cause error) {
 	w.c.use.update(func() { w.line, w.retries, w.why = queue.Line{}, w.retries+1, cause })
-	defer w.endOnPanic()
 	i := w.info
 	i.Err = cause
-	w.c.tell(slog.LevelDebug, "lock step retried", w.c.opts.hooks.Retried, i)
+	w.tell("lock step retried", w.c.opts.hooks.Retried, i)
 }
 
 // tellFailed reports that the call has failed with err.
@@ -55,15 +108,6 @@ func (w *waiting) tellFailed(err error) {
 	i := w.info
 	i.Waited, i.Err = time.Since(w.since), err
 	w.c.tell(slog.LevelDebug, "lock not acquired", w.c.opts.hooks.Failed, i)
-}
-
-// endOnPanic is deferred by what calls a hook while the call waits. A panic must not unwind the stack of a call that has a
-// place in line: it ends the wait, and acquire goes on with it.
-func (w *waiting) endOnPanic() {
-	if p := recover(); p != nil {
-		w.c.use.update(func() { w.panicked = p })
-		w.cancel()
-	}
 }
 
 // explain adds to the error of a call whose ctx has ended, and that is not in line, why it had to begin again: the ensemble may

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/text"
 )
 
 type queueState uint8
@@ -115,6 +116,16 @@ func (q *localQueue) Queued(at queue.Line) { q.tell(at, nil) }
 
 // Retried tells the waiting calls that a step is made again. Until it has succeeded, our place is not known.
 func (q *localQueue) Retried(cause error) { q.tell(queue.Line{}, cause) }
+
+// LostEvent warns as queue.Caller says. The log's handler is the user's, and may not return: so it has a
+// goroutine of its own, which the Client joins.
+func (q *localQueue) LostEvent(node, behind string) {
+	q.lock.Go(func() {
+		q.lock.Logger.Warn("a waiter was not notified of a change that it had a watch for, "+
+			"and has found it by looking again: may all who use the lock read its znodes?",
+			"path", q.lock.Key.Path, "node", node, "behind", text.Foreign(behind))
+	})
+}
 
 func (q *localQueue) tell(at queue.Line, retried error) {
 	q.mu.Lock()
