@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	zksession "github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/session"
@@ -24,6 +25,7 @@ import (
 // serves a whole program, unless that has more locks than a session has room for (ErrSessionFull).
 type Client struct {
 	connect string
+	chroot  string // of connect
 	opts    options
 	log     *slog.Logger
 
@@ -67,6 +69,7 @@ func Open(connect string, opts ...Option) (*Client, error) {
 	o.session.OnState = o.hooks.Session
 	c := &Client{connect: connect, opts: o, log: cmp.Or(o.session.Logger, slog.New(slog.DiscardHandler)),
 		use: inUse{waits: map[*waiting]struct{}{}, holds: map[*acquisition]struct{}{}}}
+	_, c.chroot, _ = zksession.ParseConnect(connect) // an error is start's
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	first, err := c.start()
 	if err != nil {

@@ -148,6 +148,10 @@ func (l *lock) holdFor(ctx context.Context, w *waiting) (*Hold, error) {
 		h.tellAcquired(w.info, w.since, h.a.info.Call)
 		return h, nil
 	}
+	ctx, err = l.besideOtherClients(ctx, w)
+	if err != nil {
+		return nil, err
+	}
 	return l.take(ctx, w)
 }
 
