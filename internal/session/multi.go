@@ -54,7 +54,7 @@ func (s *Session) transaction(r *pipeline.Request) *Result[Transaction] {
 }
 
 func (s *Session) decodeTransaction(r *pipeline.Request) (Transaction, error) {
-	d := &wire.Decoder{B: r.Reply}
+	d := &wire.Decoder{B: r.Body}
 	resps, codes := s.decodeMulti(d, len(r.Touches))
 	failed := -1
 	for i, code := range codes {

@@ -28,7 +28,7 @@ func (a *Result[T]) request() *pipeline.Request { return a.r }
 func (a *Result[T]) resolve(s *Session, noReply error) error {
 	switch {
 	case a.r == nil:
-	case a.r.Answered():
+	case a.r.HasReply():
 		a.Value, a.Err = a.decode()
 	default:
 		a.Err = noReply

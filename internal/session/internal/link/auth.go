@@ -59,7 +59,7 @@ func (c *Conn) negotiate() error {
 		if err := c.present(r, "SASL "+mechanism.Name()); err != nil {
 			return err
 		}
-		d := wire.Decoder{B: r.Reply}
+		d := wire.Decoder{B: r.Body}
 		if challenge = d.Bytes(); d.Err != nil {
 			return fmt.Errorf("%w: reply to SASL: %w", failure.ErrGarbled, d.Err)
 		}

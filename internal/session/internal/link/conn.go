@@ -31,11 +31,11 @@ import (
 type Conn struct {
 	Server string // its address
 
-	common Common
-	owner  Owner
-	socket net.Conn
-	limit  time.Duration   // of the handshake, and of each answer to credentials
-	giveUp func(why error) // Fail, for requests: pipeline.Request.GiveUp
+	common   Common
+	owner    Owner
+	socket   net.Conn
+	limit    time.Duration   // of the handshake, and of each answer to credentials
+	failConn func(why error) // Fail, for requests: pipeline.Request.FailConn
 
 	began time.Time     // when the connect request was sent; set before run starts
 	in    *bufio.Reader // used only by the goroutine that calls ShakeHands and Receive
@@ -144,7 +144,7 @@ func New(owner Owner, common Common, socket net.Conn, server string, limit time.
 		pipe:   pipeline.New(common.Numbers, common.JuteMaxBuffer),
 		wake:   make(chan struct{}, 1),
 	}
-	c.giveUp = c.Fail
+	c.failConn = c.Fail
 	return c
 }
 

@@ -9,9 +9,10 @@ import (
 	"github.com/zklock/locker/internal/session/internal/pipeline"
 )
 
-// Exchange sends requests, and waits until all have a reply. If the conn fails, Exchange returns
-// how many it had put on the conn. If ctx or the session ends first, it returns an error. But an
-// answer that the reader has taken counts, even if the end wakes the call before the answer does.
+// Exchange puts requests on the conn, and waits until all have been completed. It returns how many
+// it has put on the conn: all, or fewer if the conn has failed. If ctx or the session ends first,
+// it also returns an error. But an answer that the reader has taken counts, even if the end wakes
+// the call before the answer does.
 func (c *Conn) Exchange(ctx context.Context, requests []*pipeline.Request) (queued int, err error) {
 	for done := 0; done < len(requests); {
 		for queued < len(requests) && queued < done+2*pipeline.Burst {
@@ -52,11 +53,11 @@ func (c *Conn) abandonedError(ctx context.Context, requests []*pipeline.Request,
 	err := failure.Ended(ctx, context.Cause(c.common.Life), why)
 	// All of these, not only the abandoned: an earlier one may have failed with the conn.
 	for _, r := range requests[:queued] {
-		if !r.Repeatable && !r.Answered() && r.MayBeDone() {
+		if !r.Repeatable && !r.HasReply() && r.MayBeDone() {
 			return r.Failed(err)
 		}
 	}
-	first := slices.IndexFunc(requests, func(r *pipeline.Request) bool { return !r.Answered() })
+	first := slices.IndexFunc(requests, func(r *pipeline.Request) bool { return !r.HasReply() })
 	r := requests[max(0, first)] // all may have their replies by now
 	if r.Repeatable {
 		return r.Failed(err)

@@ -7,8 +7,9 @@ func (c *Conn) Write() {
 	}
 }
 
-// FailInPart completes the first n requests without a reply, as a conn that fails for err does. It
-// has not come to the others yet.
+// FailInPart is the part of Fail(err) that completes requests, as far as the first n that were
+// sent. It completes no others, and none that was never sent. It does not inform the owner, close
+// the socket, or end the conn: c takes more requests.
 func (c *Conn) FailInPart(n int, err error) {
 	c.mu.Lock()
 	aborted := c.pipe.Abort()

@@ -171,14 +171,14 @@ func (c *Conn) progress() time.Time {
 // socketError returns what err, an error of the socket, says about the server.
 func (c *Conn) socketError(err error) error {
 	c.mu.Lock()
-	shaking, answered := c.state <= connShaking, c.pipe.Moved()
+	shaking, moved := c.state <= connShaking, c.pipe.Moved()
 	c.mu.Unlock()
 	switch {
 	case failure.HungUp(err) && shaking:
 		return failure.ErrUnanswered
 	case failure.IsTimeout(err) && shaking:
 		return fmt.Errorf("no answer to the handshake within %v", c.limit)
-	case failure.HungUp(err) && !answered:
+	case failure.HungUp(err) && !moved:
 		return errors.New("closed the connection right after the handshake, before any answer: is authentication enforced?")
 	case failure.HungUp(err):
 		return errors.New("closed the connection")
@@ -213,7 +213,7 @@ func (c *Conn) handle(frame []byte, size int, at time.Time) (forDriver []byte, e
 // written if there is room for them now.
 func (c *Conn) take(xid int32, size int, at time.Time) (*pipeline.Request, error) {
 	c.mu.Lock()
-	r, err := c.pipe.Reply(xid, size, at)
+	r, err := c.pipe.Take(xid, size, at)
 	refill := err == nil && c.pipe.CanRefill()
 	c.mu.Unlock()
 	if refill {
@@ -234,8 +234,8 @@ func (c *Conn) handleReply(r *pipeline.Request, reply pipeline.Reply, at time.Ti
 		r.FailForResend(failure.ErrNotSent) // it was not carried out: see Owner.Replied
 		return err
 	}
-	if r.Shared() {
-		return c.completeShared(r, reply)
+	if r.StandsForSeveral() {
+		return c.completeSeveral(r, reply)
 	}
 	if wire.TryAgain(code) {
 		if r.ReliedOn() { // no call sends it again: the next conn does
@@ -248,8 +248,8 @@ func (c *Conn) handleReply(r *pipeline.Request, reply pipeline.Reply, at time.Ti
 	return nil
 }
 
-// completeShared completes the requests for which r stands.
-func (c *Conn) completeShared(r *pipeline.Request, reply pipeline.Reply) error {
+// completeSeveral completes the requests for which r stands.
+func (c *Conn) completeSeveral(r *pipeline.Request, reply pipeline.Reply) error {
 	parts, err := pipeline.Split(r, reply)
 	if err != nil {
 		c.Fail(err)

@@ -27,7 +27,7 @@ func (c *Conn) Enqueue(requests ...*pipeline.Request) bool {
 		return false
 	}
 	for _, r := range requests {
-		r.GiveUp = c.giveUp
+		r.FailConn = c.failConn
 		c.pipe.Add(r)
 	}
 	c.mu.Unlock()
@@ -142,7 +142,7 @@ func (c *Conn) writeAlone(r *pipeline.Request) error {
 		c.mu.Unlock()
 		return c.Failure()
 	}
-	r.GiveUp = c.giveUp
+	r.FailConn = c.failConn
 	piece := c.pipe.NextAlone(r, c.common.Clock.Stamp())
 	c.mu.Unlock()
 	return c.write(piece)

@@ -10,7 +10,7 @@ import (
 // Reply is what a server has answered.
 type Reply struct {
 	Header wire.ReplyHeader
-	Body   []byte // behind the header; nil if the reply was too long to keep
+	Body   []byte // behind the header; empty if the reply was too long to keep
 	Size   int    // bytes of the whole frame
 }
 
@@ -27,12 +27,12 @@ func (c Completion) Deliver() {
 	if c.Request.done == nil {
 		return
 	}
-	c.Request.Header, c.Request.Reply, c.Request.err = c.Header, c.Body, c.Err
+	c.Request.Header, c.Request.Body, c.Request.err = c.Header, c.Body, c.Err
 	close(c.Request.done)
 }
 
-// Split divides the reply to r among the requests for which r stands: see Request.Shared. It
-// returns an error if the reply does not fit r.
+// Split divides the reply to r among the requests for which r stands: see
+// Request.StandsForSeveral. It returns an error if the reply does not fit r.
 func Split(r *Request, reply Reply) ([]Completion, error) {
 	if r.Op == wire.OpMultiRead {
 		return splitLists(r, reply)

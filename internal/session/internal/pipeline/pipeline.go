@@ -152,10 +152,10 @@ func (p *Pipeline) send(r *Request, now time.Time, piece []byte) []byte {
 	return append(piece, r.Frame...)
 }
 
-// Reply removes and returns the request that a reply of size bytes answers, which had arrived by
-// at. xid is the number in the reply's header. It returns an error that matches failure.ErrGarbled
-// if no reply with that number is due.
-func (p *Pipeline) Reply(xid int32, size int, at time.Time) (*Request, error) {
+// Take removes and returns the request that a reply of size bytes answers, which had arrived by at.
+// xid is the number in the reply's header. It returns an error that matches failure.ErrGarbled if
+// no reply with that number is due.
+func (p *Pipeline) Take(xid int32, size int, at time.Time) (*Request, error) {
 	r := p.pending.head
 	if r == nil || r.xid != xid {
 		return nil, p.Blame(fmt.Errorf("%w: reply to request %d out of order", failure.ErrGarbled, xid))
@@ -204,8 +204,10 @@ func (p *Pipeline) Quiet(now time.Time) (unsent, unheard time.Duration) {
 	return unsent, now.Sub(clock.Later(p.pending.head.Sent, p.progressAt))
 }
 
-// Abort empties the pipeline, whose connection has failed, and returns what was in it. The pipeline
-// is not used again.
+// Abort empties the pipeline, whose connection has failed, and returns what was in it. Nothing may
+// be added after that, withdrawn or written. But the reader, which may not know of the failure yet,
+// still calls Take, Expects, Blame and Moved, and others call Quiet and Waiting. These find empty
+// queues, so no request is completed by Aborted and by the reader too.
 func (p *Pipeline) Abort() *Aborted {
 	a := &Aborted{unsent: p.queue, unanswered: p.pending}
 	p.queue, p.pending = requestQueue{}, requestQueue{}

@@ -94,10 +94,10 @@ func frames(t *testing.T, piece []byte) (all []frame) {
 func reply(t *testing.T, p *pipeline.Pipeline, f frame, code int32, body []byte) {
 	t.Helper()
 	size := wire.ReplyHeaderLen + len(body)
-	r, err := p.Reply(f.xid, size, now)
+	r, err := p.Take(f.xid, size, now)
 	require.NoError(t, err)
 	answer := pipeline.Reply{Header: wire.ReplyHeader{Xid: f.xid, Zxid: 1, Code: code}, Body: body, Size: size}
-	if !r.Shared() {
+	if !r.StandsForSeveral() {
 		r.Complete(answer)
 		return
 	}
@@ -134,7 +134,7 @@ func TestRequestsAreWrittenAndAnsweredInTheOrderInWhichTheyWereAdded(t *testing.
 	require.NoError(t, a.Err(), "a refusal is a reply")
 	require.EqualValues(t, wire.CodeNoNode, a.Header.Code)
 
-	_, err := p.Reply(all[2].xid, wire.ReplyHeaderLen, now)
+	_, err := p.Take(all[2].xid, wire.ReplyHeaderLen, now)
 	require.ErrorIs(t, err, failure.ErrGarbled, "the reply to b is due")
 }
 
@@ -294,7 +294,7 @@ func TestARequestWhoseReplyCanNotBeReadFailsWithThatWhateverGivesUpTheConnection
 	asked, behind := read("/asked"), read("/behind")
 	add(p, asked, behind)
 	written(t, p)
-	_, err := p.Reply(0, wire.ReplyHeaderLen, now)
+	_, err := p.Take(0, wire.ReplyHeaderLen, now)
 	require.ErrorIs(t, err, failure.ErrGarbled)
 	p.Abort().Complete("a:1", errors.New("silent"))
 
@@ -346,7 +346,7 @@ func TestIndependentWritesThatWaitTogetherLeaveAsOneTransaction(t *testing.T) {
 
 	reply(t, p, all[0], wire.CodeOK, results(0, 0))
 	requireEnded(t, []*pipeline.Request{a, b}, sameDir)
-	require.Equal(t, wire.AppendString(nil, "/made"), a.Reply, "as if it had been sent alone")
+	require.Equal(t, wire.AppendString(nil, "/made"), a.Body, "as if it had been sent alone")
 }
 
 func TestOneRefusalOfAGroupIsForOneCallAndTheOthersSendAgain(t *testing.T) {
@@ -407,7 +407,7 @@ func TestAWriteThatWasRefusedWithOthersThreeTimesIsSentAlone(t *testing.T) {
 	require.Len(t, written(t, p), 2)
 }
 
-func TestListsOfDifferentCallsAreReadTogetherOnceTheyAreKnownToBeShort(t *testing.T) {
+func TestListsOfDifferentCallsThatWaitTogetherAreReadTogether(t *testing.T) {
 	p := newPipeline()
 	paths := []string{"/a", "/b", "/c"}
 	shared := func() (all []*pipeline.Request) {
@@ -431,7 +431,7 @@ func TestListsOfDifferentCallsAreReadTogetherOnceTheyAreKnownToBeShort(t *testin
 	requireEnded(t, first)
 	require.EqualValues(t, wire.CodeOK, first[0].Header.Code)
 	require.EqualValues(t, wire.CodeNoNode, first[1].Header.Code)
-	require.Equal(t, append(names, make([]byte, wire.StatLen)...), first[2].Reply)
+	require.Equal(t, append(names, make([]byte, wire.StatLen)...), first[2].Body)
 }
 
 // Whatever a server answers to a transaction of several calls: each call is completed once, or none
@@ -459,7 +459,7 @@ func FuzzSplit(f *testing.F) {
 		all := written(t, p)
 		require.Len(t, all, 1)
 		size := wire.ReplyHeaderLen + len(body)
-		shared, err := p.Reply(all[0].xid, size, now)
+		shared, err := p.Take(all[0].xid, size, now)
 		require.NoError(t, err)
 		parts, err := pipeline.Split(shared, pipeline.Reply{Header: wire.ReplyHeader{Code: code}, Body: body, Size: size})
 		if err != nil {

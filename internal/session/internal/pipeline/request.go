@@ -26,8 +26,9 @@ type Request struct {
 	// lock only the watch table's mutex and those inside it (see package session).
 	Hook func(code int32)
 
-	// GiveUp gives up the connection that carries the request. That connection sets it.
-	GiveUp func(why error)
+	// FailConn fails the connection that carries the request. That connection sets it. It is nil on
+	// a request that stands for several, whose reply no call decodes.
+	FailConn func(why error)
 
 	// Sent is when the request was sent, on the session's clock; zero while it waits to be written.
 	Sent time.Time
@@ -37,7 +38,7 @@ type Request struct {
 	prev, next *Request // in a requestQueue
 
 	done   chan struct{} // closed when the fields below are final; nil if no call waits
-	Reply  []byte        // behind the header
+	Body   []byte        // of the reply, behind the header
 	Header wire.ReplyHeader
 	err    error // why no reply came
 
@@ -85,8 +86,8 @@ func Ping() *Request {
 	return r
 }
 
-// Failed returns err as the error of r, to which no reply came. If r is a write, it may have been
-// carried out.
+// Failed returns err as the error of r, to which no reply came, or none that can be read. If r is a
+// write, it may have been carried out.
 func (r *Request) Failed(err error) error {
 	known := r.whatIsKnown(true, failure.NoReply)
 	return &failure.OpError{Op: r.name, Path: r.Path, Err: err, Outcome: known}
@@ -115,8 +116,9 @@ func (r *Request) Unsent(err error) error {
 // isList reports whether r lists the children of a znode.
 func (r *Request) isList() bool { return r.Op == wire.OpGetChildren2 }
 
-// Shared reports whether r stands for several requests: its reply has to be split among them.
-func (r *Request) Shared() bool { return r.members != nil }
+// StandsForSeveral reports whether r stands for several requests: its reply has to be split among
+// them.
+func (r *Request) StandsForSeveral() bool { return r.members != nil }
 
 // calls returns the requests whose calls wait for the reply to r.
 func (r *Request) calls() []*Request {
@@ -133,7 +135,11 @@ func (r *Request) Err() error { return r.err }
 func (r *Request) Detach() { r.done = nil }
 
 // MayBeDone reports whether r, which its call has given up, may have been carried out, or may still
-// be.
+// be. It may be called only when nothing can send r any more:
+//
+//   - after Pipeline.Withdraw;
+//   - after Pipeline.Abort;
+//   - when all requests of the call have ended.
 func (r *Request) MayBeDone() bool {
 	if !r.Ended() {
 		return !r.Sent.IsZero()
@@ -144,9 +150,10 @@ func (r *Request) MayBeDone() bool {
 	return r.err != nil || r.Header.Code != wire.CodeThrottled // a throttled request is dropped unread
 }
 
-// Answered reports, after the call that sent r has ended, whether r has its reply. If the call has
-// given up waiting, the reply may still come a moment later.
-func (r *Request) Answered() bool {
+// HasReply reports, after the call that sent r has ended, whether r has a reply that counts: an
+// answer "try again" does not. If the call has given up waiting, the reply may still come a moment
+// later.
+func (r *Request) HasReply() bool {
 	return r.Ended() && r.err == nil && !wire.TryAgain(r.Header.Code)
 }
 
@@ -170,11 +177,11 @@ func (r *Request) Ended() bool {
 	}
 }
 
-// Garbled gives up the connection that sent a reply to r which can't be decoded, and returns r's
+// Garbled fails the connection that sent a reply to r which can't be decoded, and returns r's
 // error.
 func (r *Request) Garbled(err error) error {
 	err = fmt.Errorf("%w: reply to %s: %w", failure.ErrGarbled, r.name, err)
-	r.GiveUp(err)
+	r.FailConn(err)
 	return r.Failed(err)
 }
 
@@ -189,6 +196,6 @@ func (r *Request) Result(d *wire.Decoder) error {
 	if r.Header.Code != wire.CodeOK {
 		return r.Refused(r.Path, r.Header.Code)
 	}
-	d.B = r.Reply
+	d.B = r.Body
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // once, and the next heartbeat's reply would come behind all of them. So a connection has
 //
 //   - one list or read in flight whose last reply was longer than longReply;
-//   - one list or read in flight of a path that has not been read on this connection.
+//   - one list or read in flight of each path that has not been read on this connection.
 
 // longReply is the length, in bytes, from which a reply is long.
 const longReply = 16 << 10
