@@ -222,8 +222,9 @@ func (c *Conn) take(xid int32, size int, at time.Time) (*pipeline.Request, error
 	return r, err
 }
 
-// handleReply tells the owner of the reply to r, and completes r. An error gives up the conn, which
-// fails before r is completed: a call that sends its request again must not find this conn.
+// handleReply tells the owner of the reply to r, and completes r. If it returns an error, the conn
+// has failed, and did so before r was completed: a call that sends its request again must not find
+// this conn.
 func (c *Conn) handleReply(r *pipeline.Request, reply pipeline.Reply, at time.Time) error {
 	code := wire.Verdict(r.Op, reply.Header.Code, reply.Body)
 	if wire.TryAgain(code) {
@@ -237,18 +238,20 @@ func (c *Conn) handleReply(r *pipeline.Request, reply pipeline.Reply, at time.Ti
 	if r.StandsForSeveral() {
 		return c.completeSeveral(r, reply)
 	}
-	if wire.TryAgain(code) {
-		if r.ReliedOn() { // no call sends it again: the next conn does
-			return fmt.Errorf("%s: %w", r.Name(), failure.Of(code))
-		}
-	} else if r.Hook != nil {
+	if wire.TryAgain(code) && r.ReliedOn() { // no call sends it again: the next conn does
+		err := fmt.Errorf("%s: %w", r.Name(), failure.Of(code))
+		c.Fail(err)
+		r.Lose(c.Server, err)
+		return err
+	}
+	if r.Hook != nil && !wire.TryAgain(code) {
 		r.Hook(code)
 	}
 	r.Complete(reply)
 	return nil
 }
 
-// completeSeveral completes the requests for which r stands.
+// completeSeveral completes the requests for which r stands. For its error see handleReply.
 func (c *Conn) completeSeveral(r *pipeline.Request, reply pipeline.Reply) error {
 	parts, err := pipeline.Split(r, reply)
 	if err != nil {
