@@ -12,8 +12,8 @@
 // it is told the time. It does not know what a call does with its outcome, and whether a request is
 // sent again on the next connection is decided above; SortOut says what became of it on this one.
 //
-// It starts no goroutines. The mutex of the connection guards all methods of a Pipeline, and none of
-// them blocks or takes longer than the requests concerned are many. A Request belongs to
+// It starts no goroutines. The mutex of the connection guards all methods of a Pipeline, and none
+// of them blocks or takes longer than the requests concerned are many. A Request belongs to
 //
 //   - the call that made it, until Add or NextAlone;
 //   - the Pipeline, until Take, Withdraw or Abort takes it out;

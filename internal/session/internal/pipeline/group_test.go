@@ -1,7 +1,9 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,8 +38,8 @@ func TestIndependentWritesThatWaitTogetherLeaveAsOneTransaction(t *testing.T) {
 	a, b, sameDir, ownMulti := contend("/a"), contend("/b"), contend("/a"), write("/c", 10)
 	add(p, a, b, sameDir, ownMulti)
 	all := written(t, p)
-	require.Len(t, all, 3, "the second one of a directory, and a write of the program, go alone")
-	require.Equal(t, []int32{wire.OpMulti, wire.OpCreate, wire.OpSetData}, []int32{all[0].op, all[1].op, all[2].op})
+	// The second one of a directory, and a write of the program, go alone.
+	requireOps(t, all, wire.OpMulti, wire.OpCreate, wire.OpSetData)
 
 	reply(t, p, all[0], wire.CodeOK, results(0, 0))
 	requireEnded(t, []*pipeline.Request{a, b}, sameDir)
@@ -50,7 +52,8 @@ func TestOneRefusalOfAGroupIsForOneCallAndTheOthersSendAgain(t *testing.T) {
 	add(p, a, b, c)
 	group := written(t, p)
 	require.Len(t, group, 1)
-	reply(t, p, group[0], wire.CodeOK, results(wire.CodeInconsistent, wire.CodeNoNode, wire.CodeInconsistent))
+	body := results(wire.CodeInconsistent, wire.CodeNoNode, wire.CodeInconsistent)
+	reply(t, p, group[0], wire.CodeOK, body)
 
 	require.NoError(t, b.Err())
 	require.EqualValues(t, wire.CodeNoNode, b.Header.Code)
@@ -60,31 +63,38 @@ func TestOneRefusalOfAGroupIsForOneCallAndTheOthersSendAgain(t *testing.T) {
 }
 
 // A directory was missing. From now on creates that may meet the same are grouped only with each
-// other, until some groups have been carried out.
+// other, until sixteen groups have been carried out.
 func TestAfterAMissingDirectoryUntriedCreatesKeepApart(t *testing.T) {
 	p := newPipeline()
-	tried := contend("/tried")
-	add(p, contend("/missing"), tried)
-	reply(t, p, written(t, p)[0], wire.CodeOK, results(wire.CodeNoNode, wire.CodeInconsistent))
-	resend, _, _ := pipeline.SortOut([]*pipeline.Request{tried})
-
-	add(p, resend[0], contend("/new-1"), contend("/new-2"))
-	all := written(t, p)
-	require.Len(t, all, 2)
-	require.Equal(t, []int32{wire.OpCreate, wire.OpMulti}, []int32{all[0].op, all[1].op})
-	reply(t, p, all[0], wire.CodeOK, wire.AppendString(nil, "/made"))
-	reply(t, p, all[1], wire.CodeOK, results(0, 0))
-	for range 15 {
-		add(p, contend("/x"), contend("/y"))
-		reply(t, p, written(t, p)[0], wire.CodeOK, results(0, 0))
+	tried := []*pipeline.Request{contend("/tried-1"), contend("/tried-2"), contend("/tried-3")}
+	add(p, append(tried, contend("/missing"))...)
+	const no, with = wire.CodeNoNode, wire.CodeInconsistent
+	reply(t, p, written(t, p)[0], wire.CodeOK, results(with, with, with, no))
+	tried, _, _ = pipeline.SortOut(tried)
+	require.Len(t, tried, 3)
+	carryOut := func(groups int) {
+		for range groups {
+			add(p, contend("/x"), contend("/y"))
+			reply(t, p, written(t, p)[0], wire.CodeOK, results(0, 0))
+		}
 	}
 
-	refused := contend("/again")
-	add(p, refused, contend("/z"))
-	reply(t, p, written(t, p)[0], wire.CodeOK, results(-4, wire.CodeInconsistent))
-	tried = contend("/tried")
-	add(p, tried, contend("/z"))
-	require.Len(t, written(t, p), 1, "quarantine is over")
+	add(p, tried[0], contend("/new-1"), contend("/new-2"))
+	all := written(t, p)
+	requireOps(t, all, wire.OpCreate, wire.OpMulti)
+	reply(t, p, all[0], wire.CodeOK, wire.AppendString(nil, "/made"))
+	reply(t, p, all[1], wire.CodeOK, results(0, 0)) // the first group
+
+	carryOut(14)
+	add(p, tried[1], contend("/new"))
+	all = written(t, p)
+	requireOps(t, all, wire.OpCreate, wire.OpCreate) // fifteen groups have been carried out
+	reply(t, p, all[0], wire.CodeOK, wire.AppendString(nil, "/made"))
+	reply(t, p, all[1], wire.CodeOK, wire.AppendString(nil, "/made"))
+
+	carryOut(1)
+	add(p, tried[2], contend("/new"))
+	requireOps(t, written(t, p), wire.OpMulti)
 }
 
 func TestAWriteThatWasRefusedWithOthersThreeTimesIsSentAlone(t *testing.T) {
@@ -102,12 +112,123 @@ func TestAWriteThatWasRefusedWithOthersThreeTimesIsSentAlone(t *testing.T) {
 	require.Len(t, written(t, p), 2)
 }
 
+func TestAMemberThatWasWrittenWithItsGroupMayBeDoneWhenItsCallGivesUp(t *testing.T) {
+	p := newPipeline()
+	a, b := contend("/a"), contend("/b")
+	add(p, a, b)
+	requireOps(t, written(t, p), wire.OpMulti)
+	p.Withdraw([]*pipeline.Request{a})
+	require.True(t, a.MayBeDone())
+	requireWaiting(t, p, 0, 1)
+}
+
+// A reply says that each operation of a group was undone because of another, and names none that
+// was refused.
+func TestAGroupThatWasUndoneForNoReasonIsNotBelieved(t *testing.T) {
+	p := newPipeline()
+	add(p, contend("/a"), contend("/b"), contend("/c"))
+	const with = wire.CodeInconsistent
+	body := results(with, with, with)
+	group := take(t, p, written(t, p)[0], wire.ReplyHeaderLen+len(body))
+	parts, err := pipeline.Split(group, pipeline.Reply{Body: body})
+	require.ErrorIs(t, err, failure.ErrGarbled)
+	require.Empty(t, parts)
+}
+
+func TestAThrottledGroupIsSentAgainAfterAPause(t *testing.T) {
+	for name, answer := range map[string]struct {
+		code int32
+		body []byte
+	}{
+		"as a whole":    {wire.CodeThrottled, nil},
+		"one operation": {wire.CodeOK, results(wire.CodeThrottled, wire.CodeInconsistent)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPipeline()
+			members := []*pipeline.Request{contend("/a"), contend("/b")}
+			add(p, members...)
+			reply(t, p, written(t, p)[0], answer.code, answer.body)
+			for _, r := range members {
+				resend, failed, trouble := pipeline.SortOut([]*pipeline.Request{r})
+				require.Equal(t, []*pipeline.Request{r}, resend)
+				require.Nil(t, failed)
+				require.Equal(t, failure.Of(wire.CodeThrottled), trouble, "its call pauses")
+			}
+		})
+	}
+}
+
+func TestAProgramsOwnWriteIsInNoGroupAlsoWhenItIsSentAgain(t *testing.T) {
+	p := newPipeline()
+	own := write("/own", 10)
+	p.Add(own)
+	take(t, p, written(t, p)[0], wire.ReplyHeaderLen).FailForResend(failure.ErrNotSent)
+	resend, _, _ := pipeline.SortOut([]*pipeline.Request{own})
+	require.Equal(t, []*pipeline.Request{own}, resend)
+	add(p, own, contend("/a"))
+	requireOps(t, written(t, p), wire.OpSetData, wire.OpCreate)
+}
+
+func TestAGroupIsNoLongerThanTheServersAccept(t *testing.T) {
+	const limit = 200
+	p := pipeline.New(new(pipeline.Numbers), limit)
+	name := strings.Repeat("x", 48) // there is room for two such creates
+	add(p, contend("/a"+name), contend("/b"+name), contend("/c"+name))
+	all := written(t, p)
+	requireOps(t, all, wire.OpMulti, wire.OpCreate)
+	requireNoLonger(t, all, limit)
+}
+
+func TestAGroupHasAtMost32KB(t *testing.T) {
+	p := newPipeline()
+	for i := range 20 {
+		p.Add(contend(fmt.Sprintf("/%d-%s", i, strings.Repeat("x", 4<<10))))
+	}
+	all := written(t, p)
+	requireOps(t, all, wire.OpMulti, wire.OpMulti, wire.OpMulti) // of seven, seven and six creates
+	requireNoLonger(t, all, 32<<10)
+}
+
+func TestAGroupHasAtMostAHundredOperations(t *testing.T) {
+	p := newPipeline()
+	for i := range 40 {
+		dir := fmt.Sprint("/x-", i)
+		p.Add(transact(dir+"/a", dir+"/b", dir+"/c"))
+	}
+	all := written(t, p)
+	requireOps(t, all, wire.OpMulti, wire.OpMulti)
+	require.Equal(t, 3*33, bytes.Count(all[0].body, []byte("/x-")))
+	require.Equal(t, 3*7, bytes.Count(all[1].body, []byte("/x-")))
+}
+
+// transact returns a transaction that deletes znodes, and may be a member of a group.
+func transact(paths ...string) *pipeline.Request {
+	r := pipeline.NewRequest(wire.OpMulti, "multi", paths[0])
+	for _, path := range paths {
+		r.Frame = wire.AppendString(wire.AppendMultiHeader(r.Frame, wire.OpDelete, false), path)
+		r.Frame = wire.AppendInt(r.Frame, -1)
+		r.Touches = append(r.Touches, pipeline.Touch{Path: path, Effect: pipeline.Deletes})
+	}
+	r.Frame = wire.AppendMultiHeader(r.Frame, -1, true)
+	r.Share()
+	return r
+}
+
+// requireNoLonger requires that no frame has more bytes than limit, its length not counted.
+func requireNoLonger(t *testing.T, all []frame, limit int) {
+	t.Helper()
+	for i, f := range all {
+		require.LessOrEqual(t, 4+4+len(f.body), limit, "frame %d", i)
+	}
+}
+
 // Whatever a server answers to a transaction of several calls: each call is completed once, or none
 // is and the connection is given up.
 func FuzzSplit(f *testing.F) {
 	f.Add(int32(0), results(0, 0, 0), false)
 	f.Add(int32(0), results(wire.CodeInconsistent, wire.CodeNoNode, wire.CodeInconsistent), false)
-	f.Add(int32(0), results(wire.CodeInconsistent, wire.CodeInconsistent, wire.CodeInconsistent), false)
+	const with = wire.CodeInconsistent
+	f.Add(int32(0), results(with, with, with), false)
 	f.Add(int32(0), results(-1, 0, 0), false)
 	f.Add(wire.CodeNoNode, []byte(nil), true)
 	f.Add(wire.CodeThrottled, []byte(nil), true)
@@ -118,8 +239,7 @@ func FuzzSplit(f *testing.F) {
 		for i := range 3 {
 			r := contend(fmt.Sprint("/", i))
 			if lists {
-				r = list(fmt.Sprint("/", i))
-				r.Share()
+				r = shared(fmt.Sprint("/", i))
 			}
 			members = append(members, r)
 		}
@@ -127,16 +247,17 @@ func FuzzSplit(f *testing.F) {
 		all := written(t, p)
 		require.Len(t, all, 1)
 		size := wire.ReplyHeaderLen + len(body)
-		shared, err := p.Take(all[0].xid, size, now)
+		several, err := p.Take(all[0].xid, size, now)
 		require.NoError(t, err)
-		parts, err := pipeline.Split(shared, pipeline.Reply{Header: wire.ReplyHeader{Code: code}, Body: body, Size: size})
+		answer := pipeline.Reply{Header: wire.ReplyHeader{Code: code}, Body: body, Size: size}
+		parts, err := pipeline.Split(several, answer)
 		if err != nil {
 			require.ErrorIs(t, err, failure.ErrGarbled)
 			require.Empty(t, parts)
 			return
 		}
 		require.Len(t, parts, len(members))
-		p.Learn(shared, parts)
+		p.Learn(several, parts)
 		for i, part := range parts {
 			require.Same(t, members[i], part.Request)
 			part.Deliver()

@@ -1,6 +1,8 @@
 package pipeline_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,20 +37,10 @@ func TestLongRepliesAreAskedForOneAtATime(t *testing.T) {
 
 func TestListsOfDifferentCallsThatWaitTogetherAreReadTogether(t *testing.T) {
 	p := newPipeline()
-	paths := []string{"/a", "/b", "/c"}
-	shared := func() (all []*pipeline.Request) {
-		for _, path := range paths {
-			r := list(path)
-			r.Share()
-			all = append(all, r)
-		}
-		return all
-	}
-	first := shared()
+	first := []*pipeline.Request{shared("/a"), shared("/b"), shared("/c")}
 	add(p, first...)
 	all := written(t, p)
-	require.Len(t, all, 1)
-	require.Equal(t, wire.OpMultiRead, all[0].op)
+	requireOps(t, all, wire.OpMultiRead)
 	names := wire.AppendStrings(nil, []string{"n"})
 	body := append(resultHeader(nil, wire.OpGetChildren, wire.CodeOK), names...)
 	body = refusal(body, wire.CodeNoNode)
@@ -58,4 +50,79 @@ func TestListsOfDifferentCallsThatWaitTogetherAreReadTogether(t *testing.T) {
 	require.EqualValues(t, wire.CodeOK, first[0].Header.Code)
 	require.EqualValues(t, wire.CodeNoNode, first[1].Header.Code)
 	require.Equal(t, append(names, make([]byte, wire.StatLen)...), first[2].Body)
+}
+
+// shared returns a list of path that may be read together with others.
+func shared(path string) *pipeline.Request {
+	r := list(path)
+	r.Share()
+	return r
+}
+
+// listings returns the body of the reply to a multiRead whose lists have these names.
+func listings(lists ...[]string) (body []byte) {
+	for _, names := range lists {
+		body = append(body, resultHeader(nil, wire.OpGetChildren, wire.CodeOK)...)
+		body = wire.AppendStrings(body, names)
+	}
+	return wire.AppendMultiHeader(body, wire.OpError, true)
+}
+
+func TestAListThatWasLongIsNotReadTogetherWithOthers(t *testing.T) {
+	p := newPipeline()
+	add(p, shared("/a"), shared("/long"), shared("/c"))
+	long, short := []string{strings.Repeat("n", 17<<10)}, []string{"n"}
+	reply(t, p, written(t, p)[0], wire.CodeOK, listings(short, long, short))
+
+	add(p, shared("/a"), shared("/c"), shared("/long"))
+	all := written(t, p)
+	requireOps(t, all, wire.OpMultiRead, wire.OpGetChildren2)
+	require.NotContains(t, string(all[0].body), "/long")
+}
+
+// A multiRead's reply was too long to be kept. Each list is sent again alone, and nothing is known
+// of how long its reply is.
+func TestListsWhoseReplyTogetherIsTooLongAreSentAgainAlone(t *testing.T) {
+	p := newPipeline()
+	lists := []*pipeline.Request{shared("/a"), shared("/b"), shared("/c")}
+	add(p, lists...)
+	multiRead := take(t, p, written(t, p)[0], wire.MaxFrame+1)
+	parts, err := pipeline.Split(multiRead, pipeline.Reply{Size: wire.MaxFrame + 1})
+	require.NoError(t, err, "the connection is as good as before")
+	p.Learn(multiRead, parts)
+	for _, part := range parts {
+		part.Deliver()
+	}
+	resend, failed, trouble := pipeline.SortOut(lists)
+	require.Equal(t, lists, resend)
+	require.Nil(t, failed)
+	require.NoError(t, trouble)
+
+	add(p, append(resend, list("/a"))...)
+	requireOps(t, written(t, p), wire.OpGetChildren2, wire.OpGetChildren2, wire.OpGetChildren2)
+	requireWaiting(t, p, 1, 3) // the second list of /a waits until the first one's length is known
+}
+
+func TestAProgramsOwnListIsReadTogetherWithNoOther(t *testing.T) {
+	p := newPipeline()
+	add(p, shared("/a"), list("/own"))
+	requireOps(t, written(t, p), wire.OpGetChildren2, wire.OpGetChildren2)
+}
+
+func TestListsThatAreReadTogetherHaveAtMost32KB(t *testing.T) {
+	p := newPipeline()
+	for i := range 20 {
+		p.Add(shared(fmt.Sprintf("/%d-%s", i, strings.Repeat("x", 4<<10))))
+	}
+	all := written(t, p)
+	requireOps(t, all, wire.OpMultiRead, wire.OpMultiRead, wire.OpMultiRead) // seven, seven and six
+	requireNoLonger(t, all, 32<<10)
+}
+
+func TestAtMostAHundredListsAreReadTogether(t *testing.T) {
+	p := newPipeline()
+	for i := range 101 {
+		p.Add(shared(fmt.Sprint("/", i)))
+	}
+	requireOps(t, written(t, p), wire.OpMultiRead, wire.OpGetChildren2)
 }

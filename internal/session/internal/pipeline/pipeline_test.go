@@ -31,7 +31,8 @@ func read(path string) *pipeline.Request {
 // write returns a write of path with so many bytes.
 func write(path string, bytes int) *pipeline.Request {
 	r := pipeline.NewRequest(wire.OpSetData, "set", path)
-	r.Frame = wire.AppendInt(wire.AppendBytes(wire.AppendString(r.Frame, path), make([]byte, bytes)), -1)
+	r.Frame = wire.AppendBytes(wire.AppendString(r.Frame, path), make([]byte, bytes))
+	r.Frame = wire.AppendInt(r.Frame, -1)
 	return r
 }
 
@@ -42,10 +43,17 @@ func list(path string) *pipeline.Request {
 	return r
 }
 
+// ofDriver returns the driver's request to close the session, with number xid.
+func ofDriver(xid int32) *pipeline.Request {
+	frame := wire.AppendInt(nil, 4+4) // the length of the rest
+	return pipeline.OfDriver(wire.AppendInt(wire.AppendInt(frame, xid), wire.OpClose))
+}
+
 // contend returns the create of a contender in dir, which may be a member of a group.
 func contend(dir string) *pipeline.Request {
 	r := pipeline.NewRequest(wire.OpCreate, "create", dir+"/n-")
-	r.Frame = wire.AppendInt(wire.AppendACL(wire.AppendBytes(wire.AppendString(r.Frame, r.Path), nil), nil), 3)
+	r.Frame = wire.AppendBytes(wire.AppendString(r.Frame, r.Path), nil)
+	r.Frame = wire.AppendInt(wire.AppendACL(r.Frame, nil), 3)
 	r.Touches = []pipeline.Touch{{Path: r.Path, Effect: pipeline.MakesNumbered}}
 	r.Share()
 	return r
@@ -88,13 +96,21 @@ func frames(t *testing.T, piece []byte) (all []frame) {
 	return all
 }
 
+// take takes the request that f's reply, of size bytes, answers.
+func take(t *testing.T, p *pipeline.Pipeline, f frame, size int) *pipeline.Request {
+	t.Helper()
+	r, err := p.Take(f.xid, size, now)
+	require.NoError(t, err)
+	return r
+}
+
 // reply takes the request that f's reply answers, and completes the calls that wait for it.
 func reply(t *testing.T, p *pipeline.Pipeline, f frame, code int32, body []byte) {
 	t.Helper()
 	size := wire.ReplyHeaderLen + len(body)
-	r, err := p.Take(f.xid, size, now)
-	require.NoError(t, err)
-	answer := pipeline.Reply{Header: wire.ReplyHeader{Xid: f.xid, Zxid: 1, Code: code}, Body: body, Size: size}
+	r := take(t, p, f, size)
+	header := wire.ReplyHeader{Xid: f.xid, Zxid: 1, Code: code}
+	answer := pipeline.Reply{Header: header, Body: body, Size: size}
 	if !r.StandsForSeveral() {
 		r.Complete(answer)
 		return
@@ -105,6 +121,23 @@ func reply(t *testing.T, p *pipeline.Pipeline, f frame, code int32, body []byte)
 	for _, part := range parts {
 		part.Deliver()
 	}
+}
+
+// requireOps requires that the frames are of requests of these types.
+func requireOps(t *testing.T, all []frame, want ...int32) {
+	t.Helper()
+	var got []int32
+	for _, f := range all {
+		got = append(got, f.op)
+	}
+	require.Equal(t, want, got)
+}
+
+// requireWaiting requires that so many requests wait to be written, and for their replies.
+func requireWaiting(t *testing.T, p *pipeline.Pipeline, queued, pending int) {
+	t.Helper()
+	q, n := p.Waiting()
+	require.Equal(t, []int{queued, pending}, []int{q, n})
 }
 
 // requireEnded requires that the requests have been completed, and the others not.
@@ -123,8 +156,7 @@ func TestRequestsAreWrittenAndAnsweredInTheOrderInWhichTheyWereAdded(t *testing.
 	a, b, c := read("/a"), write("/b", 10), read("/c")
 	add(p, a, b, c)
 	all := written(t, p)
-	require.Len(t, all, 3)
-	require.Equal(t, []int32{wire.OpExists, wire.OpSetData, wire.OpExists}, []int32{all[0].op, all[1].op, all[2].op})
+	requireOps(t, all, wire.OpExists, wire.OpSetData, wire.OpExists)
 	require.NotEqual(t, all[0].xid, all[1].xid)
 
 	reply(t, p, all[0], wire.CodeNoNode, nil)
@@ -149,6 +181,30 @@ func TestRequestsOfAllConnectionsOfASessionHaveDifferentNumbers(t *testing.T) {
 	}
 }
 
+// The driver counts its requests from one. What it sends keeps its number, and a server gives each
+// reply to a ping the same.
+func TestNumbersAreApartFromTheDriversAndPingsHaveTheirs(t *testing.T) {
+	p := newPipeline()
+	add(p, read("/x"), contend("/a"), contend("/b"), ofDriver(7), pipeline.Ping())
+	all := written(t, p)
+	requireOps(t, all, wire.OpPing, wire.OpClose, wire.OpExists, wire.OpMulti)
+	require.Equal(t, wire.XidPing, all[0].xid)
+	require.EqualValues(t, 7, all[1].xid)
+	for _, f := range append(all[2:], frames(t, p.NextAlone(read("/alone"), now))...) {
+		require.GreaterOrEqual(t, f.xid, int32(1<<30))
+	}
+}
+
+func TestARequestOfTheDriversWaitsNeitherForTheWindowNorBehindOthers(t *testing.T) {
+	p := newPipeline()
+	for range 1000 {
+		p.Add(read("/x"))
+	}
+	require.Len(t, written(t, p), 2*pipeline.Burst, "the window is full")
+	p.Add(ofDriver(7))
+	requireOps(t, written(t, p), wire.OpClose)
+}
+
 // A heartbeat comes between the pieces of a burst: what is on the line before it is bounded, in
 // requests and in bytes.
 func TestAHeartbeatOvertakesABurstOfLongRequests(t *testing.T) {
@@ -157,8 +213,7 @@ func TestAHeartbeatOvertakesABurstOfLongRequests(t *testing.T) {
 		p.Add(write("/x", 512<<10))
 	}
 	require.Len(t, written(t, p), 2, "1 MB is on its way")
-	queued, pending := p.Waiting()
-	require.Equal(t, []int{62, 2}, []int{queued, pending})
+	requireWaiting(t, p, 62, 2)
 
 	p.Add(pipeline.Ping())
 	all := written(t, p)
@@ -179,6 +234,19 @@ func TestTheWindowOpensWhenHalfOfTheRepliesHaveCome(t *testing.T) {
 	}
 	require.True(t, p.CanRefill())
 	require.Len(t, written(t, p), pipeline.Burst)
+}
+
+func TestTheWindowOpensWhenHalfOfTheBytesHaveBeenAnswered(t *testing.T) {
+	p := newPipeline()
+	add(p, write("/x", 512<<10), write("/x", 512<<10), read("/x"))
+	all := written(t, p)
+	require.Len(t, all, 2)
+	reply(t, p, all[0], wire.CodeNoNode, nil)
+	require.False(t, p.CanRefill(), "more than half a window of bytes is on its way")
+	reply(t, p, all[1], wire.CodeNoNode, nil)
+	require.True(t, p.CanRefill())
+	require.Len(t, written(t, p), 1)
+	require.False(t, p.CanRefill(), "nothing waits to be written")
 }
 
 func TestAPieceIsNoLongerThanAFrameOr64KB(t *testing.T) {
@@ -227,10 +295,19 @@ func TestSilenceIsMeasuredWhileAReplyIsDue(t *testing.T) {
 	p.Add(read("/x"))
 	written(t, p)
 	unsent, unheard := p.Quiet(after(3))
-	require.Equal(t, []time.Duration{3 * time.Second, 3 * time.Second}, []time.Duration{unsent, unheard})
+	require.Equal(t, 3*time.Second, unsent)
+	require.Equal(t, 3*time.Second, unheard)
 	p.Progress(after(2))
 	_, unheard = p.Quiet(after(3))
 	require.Equal(t, time.Second, unheard, "a part of a long reply came")
+
+	p = newPipeline()
+	add(p, read("/x"), read("/y"))
+	first := written(t, p)[0]
+	_, err := p.Take(first.xid, wire.ReplyHeaderLen, after(5))
+	require.NoError(t, err)
+	_, unheard = p.Quiet(after(6))
+	require.Equal(t, time.Second, unheard, "the reply to x came")
 
 	p = newPipeline()
 	unsent, unheard = p.Quiet(now)
