@@ -3,37 +3,22 @@ package link_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/session/failure"
-	"github.com/zklock/locker/internal/session/internal/clock"
-	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
-
-// newConn returns a conn whose socket and owner are not used.
-func newConn(t *testing.T) *link.Conn {
-	return link.New(nil, link.Common{
-		Life:          t.Context(),
-		Joined:        new(sync.WaitGroup),
-		Clock:         new(clock.Clock),
-		Numbers:       new(pipeline.Numbers),
-		JuteMaxBuffer: 1 << 20,
-	}, nil, "a:1", time.Second)
-}
 
 // A write and many reads were sent. Their connection fails, and completes them one after the other.
 // The call's context ends when the write and as many reads as are waited for together have been
 // completed, and those behind have not.
 func TestAWriteThatFailedWithItsConnectionHasAnUnknownOutcomeAlsoIfCtxEndsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newConn(t)
+		c, _ := newConn(t, new(owner))
 		ctx, cancel := context.WithCancel(t.Context())
 		requests := []*pipeline.Request{pipeline.NewRequest(wire.OpCreate, "create", "/x")}
 		for len(requests) < 2*pipeline.Burst {
@@ -60,7 +45,7 @@ func TestAWriteThatFailedWithItsConnectionHasAnUnknownOutcomeAlsoIfCtxEndsBehind
 // A call is given up while its write waits to be written: the write never leaves.
 func TestAWriteThatIsGivenUpBeforeItWasWrittenWasNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newConn(t)
+		c, _ := newConn(t, new(owner))
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan error)
 		go func() {
