@@ -80,6 +80,20 @@ func TestARefusedMemberOfAGroupCostsTheOthersOneMoreTry(t *testing.T) {
 	}
 }
 
+// Eight locks are used for the first time. One refusal is enough for all of them: the lists behind
+// the creates say that the other directories are missing too.
+func TestLocksWhoseDirectoriesAreMissingAreRefusedByOneGroup(t *testing.T) {
+	withLocks(t, 0, func(t *testing.T, l *lockers) {
+		for _, e := range l.enterAll(t.Context(), dirs(8)...) {
+			require.ErrorIs(t, e.err, zk.ErrNoNode)
+			require.NotErrorIs(t, e.err, session.ErrUnknownOutcome)
+			require.ErrorIs(t, e.listErr, zk.ErrNoNode)
+		}
+		require.Equal(t, 1, l.at(fault.OpMulti))
+		require.Zero(t, l.at(fault.OpCreate), "none was tried a second time")
+	})
+}
+
 func TestWritesThatDependOnEachOtherAreInNoGroup(t *testing.T) {
 	withLocks(t, 2, func(t *testing.T, l *lockers) {
 		child, err := l.Create(t.Context(), "/d0/x", nil, session.Ephemeral, everybody)

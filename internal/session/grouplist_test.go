@@ -3,7 +3,9 @@ package session_test
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -88,7 +90,29 @@ func TestAReplyToListsThatIsTooLongCostsEachOneMoreTry(t *testing.T) {
 		}
 		require.Equal(t, 1, l.at(fault.OpMultiRead), "then that one, known to be long, parts the others")
 		require.Equal(t, 3+3, l.at(fault.OpGetChildren2))
-		require.Equal(t, session.Connected, l.State())
+		require.Zero(t, l.at(fault.OpConnect), "no connection was given up")
+	})
+}
+
+// One directory turns out to have a long list when it is read together with others. From now on it
+// is read alone.
+func TestAListThatProvedLongAmongOthersIsReadAlone(t *testing.T) {
+	withLocks(t, 3, func(t *testing.T, l *lockers) {
+		for i := range 20 {
+			child := fmt.Sprintf("/d1/%d-%s", i, strings.Repeat("x", 1<<10))
+			require.NoError(t, l.srv.Create(child, nil))
+		}
+		for i, e := range l.enterAll(t.Context(), dirs(3)...) {
+			l.requireEntered(e, dir(i))
+		}
+		require.Equal(t, 1, l.at(fault.OpMultiRead))
+		require.Zero(t, l.at(fault.OpGetChildren2))
+
+		for i, e := range l.enterAll(t.Context(), dirs(3)...) {
+			l.requireEntered(e, dir(i))
+		}
+		require.Equal(t, 1, l.at(fault.OpMultiRead), "the long one parts the others")
+		require.Equal(t, 3, l.at(fault.OpGetChildren2))
 	})
 }
 

@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -107,4 +108,20 @@ func TestAMultiWithANilOperationIsRefusedBeforeItIsSent(t *testing.T) {
 	_, err := open(t, srv).Multi(within(t, soon), session.OpCreate{Path: "/made", ACL: everybody}, nil)
 	require.EqualError(t, err, "session: multi: an operation is nil")
 	require.Zero(t, srv.Requests()[fault.OpMulti])
+}
+
+// The header of the reply says OK, and the result of an operation: try again.
+func TestATransactionOfWhichAnOperationIsThrottledIsSentAgainAfterAPause(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		const throttled = -127
+		srv.Inject(fault.AnswerInside(throttled).Op(fault.OpMulti).Once())
+		began := time.Now()
+		_, err := s.Multi(t.Context(), session.OpCreate{Path: "/x", ACL: everybody})
+		require.NoError(t, err)
+		require.Positive(t, time.Since(began))
+		require.Equal(t, 2, srv.Requests()[fault.OpMulti])
+		_, made := srv.Node("/x")
+		require.True(t, made)
+	})
 }

@@ -97,6 +97,23 @@ func TestAWatchWhoseContextEndsBeforeItIsSetIsTakenAway(t *testing.T) {
 	})
 }
 
+// The session itself asks for a watch, and no call sends that request again.
+func TestAWatchThatABusyServerDropsIsAskedForOnTheNextConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		before := srv.Requests()[fault.OpConnect]
+		const throttled = -127
+		srv.Inject(fault.Answer(throttled).Op(fault.OpExists).Once())
+		w := watch(t, s, "/x")
+		require.False(t, w.Exists)
+		require.Equal(t, before+1, srv.Requests()[fault.OpConnect], "the connection was given up")
+		require.NoError(t, srv.Create("/x", nil))
+		synctest.Wait()
+		require.True(t, fired(w))
+		w.Close()
+	})
+}
+
 func TestThenIsCalledOnceWhenItFiresAndNotWhenItIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/x", nil))
