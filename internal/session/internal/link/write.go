@@ -72,16 +72,20 @@ func (c *Conn) Waiting() (queued, pending int) {
 // run presents the credentials, has the owner restore the watches and open the conn, and then
 // writes what is queued until the conn fails. The session joins it.
 func (c *Conn) run() {
-	if err := c.authenticate(); err != nil {
-		c.Fail(err)
+	err := errNoWriter
+	defer func() { c.Fail(err) }()
+	if err = c.authenticate(); err != nil {
 		return
 	}
 	if !c.owner.Up() {
-		c.Fail(failure.ErrClosed)
+		err = failure.ErrClosed
 		return
 	}
-	c.Fail(c.writeLoop())
+	err = c.writeLoop()
 }
+
+// errNoWriter says that a user's SASL mechanism has ended the goroutine of run.
+var errNoWriter = errors.New("the SASL mechanism has ended its goroutine")
 
 // writeLoop writes what is queued, and calls the heartbeat when it is due. It returns why no more
 // can be written.

@@ -106,7 +106,7 @@ func (p *Pipeline) gatherWrites(first *Request) *Request {
 	if !p.queuesSharedWrite() {
 		return first // the usual case, which allocates nothing
 	}
-	g := grouping{limit: min(maxGroupBytes, p.juteMaxBuffer), claimed: claims{}}
+	g := grouping{limit: p.roomForMembers(), claimed: claims{}}
 	g.add(first)
 	g.claimed.add(first.Touches)
 	looked := 0
@@ -123,6 +123,13 @@ func (p *Pipeline) gatherWrites(first *Request) *Request {
 		r = next
 	}
 	return p.together(wire.OpMulti, "group", g.members, g.size)
+}
+
+// roomForMembers returns how many bytes the frames of requests may have that are sent together. The
+// header in front of them, and the mark behind the last one, count too.
+func (p *Pipeline) roomForMembers() int {
+	const around = 8 + wire.MultiHeader
+	return min(maxGroupBytes, p.juteMaxBuffer) - around
 }
 
 // queuesSharedWrite reports whether a write that may be a member of a group waits in the queue.

@@ -169,14 +169,29 @@ func TestAProgramsOwnWriteIsInNoGroupAlsoWhenItIsSentAgain(t *testing.T) {
 	requireOps(t, written(t, p), wire.OpSetData, wire.OpCreate)
 }
 
-func TestAGroupIsNoLongerThanTheServersAccept(t *testing.T) {
-	const limit = 200
-	p := pipeline.New(new(pipeline.Numbers), limit)
-	name := strings.Repeat("x", 48) // there is room for two such creates
-	add(p, contend("/a"+name), contend("/b"+name), contend("/c"+name))
-	all := written(t, p)
-	requireOps(t, all, wire.OpMulti, wire.OpCreate)
-	requireNoLonger(t, all, limit)
+func TestRequestsThatAreSentTogetherAreNoLongerThanTheServersAccept(t *testing.T) {
+	const limit = 400
+	for name, request := range map[string]func(dir string) *pipeline.Request{
+		"creates": contend,
+		"lists": func(dir string) *pipeline.Request {
+			r := list(dir)
+			r.Share()
+			return r
+		},
+	} {
+		for length := 1; length < limit-60; length++ { // one of them fits
+			p := pipeline.New(new(pipeline.Numbers), limit)
+			dir := strings.Repeat("x", length)
+			add(p, request("/a"+dir), request("/b"+dir), request("/c"+dir))
+			frames := written(t, p)
+			for _, f := range frames {
+				require.LessOrEqual(t, 8+len(f.body), limit, "%s of %d bytes: length field not counted", name, length)
+			}
+			if length < 50 {
+				require.Len(t, frames, 1, "%s of %d bytes", name, length)
+			}
+		}
+	}
 }
 
 func TestAGroupHasAtMost32KB(t *testing.T) {

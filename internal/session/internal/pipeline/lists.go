@@ -39,7 +39,7 @@ func (p *Pipeline) nextListJoins(size int) bool {
 	if r == nil || r.shares == 0 || !r.isList() {
 		return false
 	}
-	return size+len(r.Frame) <= maxGroupBytes && !p.sizes.mustWait(r, true)
+	return size+len(r.Frame) <= p.roomForMembers() && !p.sizes.mustWait(r, true)
 }
 
 // splitLists divides the reply to g, a multiRead, among its lists.
