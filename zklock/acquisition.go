@@ -140,7 +140,11 @@ func (a *acquisition) release(ctx context.Context) error {
 	default:
 		a.c.unreleased(a.ticket, err)
 	}
-	a.c.tell(slog.LevelDebug, "lock released", a.c.opts.hooks.Released, a.after(err))
+	level, event := slog.LevelDebug, "lock released"
+	if a.info.Kind == KindElection {
+		level, event = slog.LevelInfo, "leadership given up"
+	}
+	a.c.tell(level, event, a.c.opts.hooks.Released, a.after(err))
 	return err
 }
 
@@ -195,11 +199,15 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 func (a *acquisition) tellLost(cause error) {
 	defer a.c.ends.Done()
 	a.ticket.Lose(cause) // no other call of this process gets it
+	event := "lock lost, and the context of its work has ended"
+	if a.info.Kind == KindElection {
+		event = "leadership lost, and the context of its work has ended"
+	}
 	level := slog.LevelWarn
 	if errors.Is(cause, ErrClosed) {
-		level = slog.LevelInfo // it is Close's doing
+		level = slog.LevelDebug // it is Close's doing
 	}
-	a.c.tell(level, "lock lost", a.c.opts.hooks.Lost, a.after(cause))
+	a.c.tell(level, event, a.c.opts.hooks.Lost, a.after(cause))
 }
 
 // leave leaves the ticket of an acquisition that has ended, as queue.Ticket.Leave does. Only the first call does anything.

@@ -1,13 +1,10 @@
 package zklock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,8 +39,7 @@ type Client struct {
 }
 
 // Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then, or
-// until ctx ends, which bounds this call only. Without a deadline it logs which servers it can't reach, to WithLogger's or
-// slog's default.
+// until ctx ends, which bounds this call only. Without a deadline it logs which servers it can't reach: see WithLogger.
 //
 // Errors: ErrInvalid, ErrPath: the connect string or an option is wrong; no I/O has been done. ErrAuth: credentials were refused.
 // ErrUnreachable, with ctx's: what each server has answered. Nothing is left behind.
@@ -67,7 +63,10 @@ func Open(connect string, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("zklock: dial: %w", err)
 	}
 	o.session.OnState = o.hooks.Session
-	c := &Client{connect: connect, opts: o, log: cmp.Or(o.session.Logger, slog.New(slog.DiscardHandler)),
+	if o.session.Logger == nil {
+		o.session.Logger = slog.New(newDefaultLog())
+	}
+	c := &Client{connect: connect, opts: o, log: o.session.Logger,
 		use: inUse{waits: map[*waiting]struct{}{}, holds: map[*acquisition]struct{}{}}}
 	_, c.chroot, _ = zksession.ParseConnect(connect) // an error is start's
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -87,7 +86,6 @@ func (c *Client) established(ctx context.Context) error {
 		_, err := c.await(ctx)
 		return err
 	}
-	log := cmp.Or(c.opts.session.Logger, slog.Default())
 	for d := 5 * time.Second; ; d = time.Minute {
 		bounded, cancel := context.WithTimeout(ctx, d)
 		_, err := c.await(bounded)
@@ -96,7 +94,7 @@ func (c *Client) established(ctx context.Context) error {
 		if !late {
 			return c.ended(ctx, err)
 		}
-		log.WarnContext(ctx, "zklock: dial: no server yet, and it goes on", "servers", c.connect, "cause", strings.TrimPrefix(bare(err), bounded.Err().Error()+", "))
+		c.log.WarnContext(ctx, "zklock: dial: no server yet, and it goes on", "servers", c.connect, "cause", strings.TrimPrefix(bare(err), bounded.Err().Error()+", "))
 	}
 }
 
@@ -167,34 +165,6 @@ func (c *Client) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// tellsWaits reports whether a user's function is called while a call waits.
-func (c *Client) tellsWaits(ctx context.Context) bool {
-	return c.opts.hooks.Queued != nil || c.opts.hooks.Retried != nil || c.log.Enabled(ctx, slog.LevelDebug)
-}
-
-// tell logs an event of a lock, with what i has of it, and then calls its hook, which may be nil. Package session logs the
-// sessions' changes.
-func (c *Client) tell(level slog.Level, event string, hook func(LockInfo), i LockInfo) {
-	i.Paths = slices.Clone(i.Paths) // the hook's own
-	if c.log.Enabled(i.Context, level) {
-		attrs := []slog.Attr{slog.Uint64("call", i.Call), slog.String("kind", string(i.Kind)), slog.String("path", i.Path)}
-		for _, a := range []slog.Attr{
-			slog.String("owner", i.Owner), slog.Int("permits", i.Permits), slog.Bool("try", i.Try),
-			slog.Int("ahead", i.Ahead), slog.String("holder", i.HolderNode), slog.String("who", i.HolderOwner),
-			slog.Int64("token", int64(i.Token)), slog.String("node", i.Node), slog.Uint64("joined", i.Joined),
-			slog.Duration("waited", i.Waited), slog.Duration("held", i.Held), slog.Any("error", i.Err),
-		} {
-			if v := a.Value.Any(); v != nil && !reflect.ValueOf(v).IsZero() {
-				attrs = append(attrs, a)
-			}
-		}
-		c.log.LogAttrs(i.Context, level, event, attrs...)
-	}
-	if hook != nil {
-		hook(i)
-	}
-}
-
 // giveUp leaves a ticket that is no longer wanted. If ctx ends, the deletion goes on in the background.
 func (c *Client) giveUp(ctx context.Context, t ticket) {
 	c.unreleased(t, t.Leave(ctx))
@@ -204,7 +174,7 @@ func (c *Client) giveUp(ctx context.Context, t ticket) {
 // access list. After any other error there is nothing to do: the deletion goes on.
 func (c *Client) unreleased(t ticket, err error) {
 	if errors.Is(err, zk.ErrNoAuth) {
-		c.log.Warn("a znode can't be deleted, and the lock stays taken until it can: grant DELETE at the lock's path; "+
+		c.log.Warn("zklock: a znode can't be deleted, and the lock stays taken until it can: grant DELETE at the lock's path; "+
 			"the deletion is repeated", "node", t.Nodes()[0], "error", err)
 	}
 }

@@ -93,7 +93,7 @@ func childPlay(role string, say func(childWord) error) (w childWord, err error) 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
 	defer cancel()
-	c, err := zklock.Dial(ctx, o.Connect, zklock.WithSessionTimeout(o.Timeout), zklock.WithTickTime(o.Tick))
+	c, err := zklock.Dial(ctx, o.Connect, zklock.WithoutLog(), zklock.WithSessionTimeout(o.Timeout), zklock.WithTickTime(o.Tick))
 	if err != nil {
 		return w, err
 	}

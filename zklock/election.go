@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -75,8 +76,8 @@ func (l lock) candidate(value []byte) *lock {
 
 // Run campaigns and calls lead for each term, one after the other, until ctx ends or lead returns while it leads. lead's context
 // ends with ctx and with the term; term.Context() ends with the term alone. A lead that ignores its context keeps others from
-// leading. After a lost term Run campaigns again; WithLogger's log has lead's error if that is more than its
-// context's end.
+// leading. After a lost term Run campaigns again; Hooks.LeadFailed and the log have lead's error if that is more than the end of
+// its context.
 //
 // Run returns lead's error (or nil) if lead returned during its term, with ErrLost if the release finds the term lost. It returns
 // ctx's error if ctx ended outside a term, and a campaign's if retrying can't help (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy
@@ -96,7 +97,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 			case ctx.Err() != nil:
 				return e.fail("run", e.c.ended(ctx, err))
 			}
-			c.log.Warn("campaign failed, and is made again", "path", e.path, "error", err)
+			c.log.Warn("zklock: campaign failed, and is made again", "path", e.path, "error", err)
 			c.rest(ctx, time.Second)
 			continue
 		}
@@ -116,7 +117,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 			return e.fail("run", e.c.ended(ctx, err))
 		}
 		if leadErr != nil && !failure.IsOne(leadErr, context.Canceled, ErrLost) { // more than the end of its context
-			c.log.Warn("lead failed after its term was lost, and campaigns again", "path", e.path, "error", leadErr)
+			c.tell(slog.LevelWarn, "lead failed after its term was lost; the campaign begins again", c.opts.hooks.LeadFailed, l.a.after(leadErr))
 		}
 		if time.Since(began) < time.Second { // a term that is lost at once must not spin
 			c.rest(ctx, 100*time.Millisecond)
@@ -194,7 +195,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			case failure.IsOne(err, s.Err()):
 				continue // in the next session
 			case !hopeless(err):
-				e.c.log.Warn("observing an election failed, and goes on", "path", e.path, "error", err)
+				e.c.log.Warn("zklock: observing an election failed, and goes on", "path", e.path, "error", err)
 				e.c.rest(ctx, time.Second)
 				continue
 			}

@@ -77,11 +77,14 @@ func (h *Hold) tellAcquired(i LockInfo, began time.Time, joined uint64) {
 			_ = h.Unlock() // the panic goes on
 		}
 	}()
-	event := "lock acquired"
-	if joined != 0 {
+	level, event := slog.LevelDebug, "lock acquired"
+	switch {
+	case joined != 0:
 		event = "lock acquired again"
+	case i.Kind == KindElection:
+		level, event = slog.LevelInfo, "leadership won"
 	}
-	h.a.c.tell(slog.LevelDebug, event, h.a.c.opts.hooks.Acquired, i)
+	h.a.c.tell(level, event, h.a.c.opts.hooks.Acquired, i)
 	told = true
 }
 

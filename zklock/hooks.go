@@ -36,6 +36,10 @@ type Hooks struct {
 	Released func(LockInfo) // by Unlock
 	Lost     func(LockInfo) // the hold ended without Unlock
 	Retried  func(LockInfo) // a step failed and is made again
+
+	// LeadFailed is told of the error that lead returned to Election.Run after its term was lost, if that is more than the end of
+	// its context. Run campaigns again, as an http.Server goes on after a handler that failed: so no caller would hear of it.
+	LeadFailed func(LockInfo)
 }
 
 // and returns hooks that call h and then more.
@@ -49,6 +53,8 @@ func (h Hooks) and(more Hooks) Hooks {
 		Released: both(h.Released, more.Released),
 		Lost:     both(h.Lost, more.Lost),
 		Retried:  both(h.Retried, more.Retried),
+
+		LeadFailed: both(h.LeadFailed, more.LeadFailed),
 	}
 }
 

@@ -2,9 +2,11 @@ package zklock_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,11 +35,23 @@ func dialWithJournal(t *testing.T, srv *zktest.Server) (*journal, *zklock.Client
 
 // journalLines are the log lines for each hook.
 var journalLines = map[string]string{
-	"session connected": "INFO session connected", "session disconnected": "WARN session disconnected",
-	"session over": "INFO session over", "asked": "DEBUG lock asked for", "queued 1": "DEBUG lock queued",
-	"acquired": "DEBUG lock acquired",
-	"failed":   "DEBUG lock not acquired", "released": "DEBUG lock released",
-	"lost": "WARN lock lost", "retried": "DEBUG lock step retried",
+	"session connected":    "DEBUG zklock: session connected",
+	"session disconnected": "WARN zklock: session disconnected, and connects again",
+	"session over":         "WARN zklock: session lost, and its znodes with it",
+	"asked":                "DEBUG zklock: lock asked for",
+	"queued 1":             "DEBUG zklock: lock queued",
+	"acquired":             "DEBUG zklock: lock acquired",
+	"failed":               "DEBUG zklock: lock not acquired",
+	"released":             "DEBUG zklock: lock released",
+	"lost":                 "WARN zklock: lock lost, and the context of its work has ended",
+	"retried":              "DEBUG zklock: lock step retried",
+}
+
+// electionLines are the log lines of an election, where they are others.
+var electionLines = map[string]string{
+	"acquired": "INFO zklock: leadership won",
+	"released": "INFO zklock: leadership given up",
+	"lost":     "WARN zklock: leadership lost, and the context of its work has ended",
 }
 
 // told checks the hooks' calls since the last check, in order, and that the log has the same.
@@ -57,8 +71,16 @@ func (ta *journal) told(t *testing.T, want ...string) (infos []any) {
 		require.NoError(t, json.Unmarshal(line, &entry))
 		logged = append(logged, entry.Level+" "+entry.Msg)
 	}
+	isElection := func(info any) bool {
+		lock, ok := info.(zklock.LockInfo)
+		return ok && lock.Kind == zklock.KindElection
+	}
 	for _, hook := range want {
-		expected = append(expected, journalLines[hook])
+		line := journalLines[hook]
+		if slices.ContainsFunc(infos, isElection) {
+			line = cmp.Or(electionLines[hook], line)
+		}
+		expected = append(expected, line)
 	}
 	require.Equal(t, expected, logged)
 	return infos
@@ -193,7 +215,7 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 		require.Equal(t, outer.Token(), joined.Token)
 		require.Equal(t, outer.Node(), joined.Node)
 		synctest.Wait()
-		require.Contains(t, ta.log.String(), `"msg":"lock acquired again"`)
+		require.Contains(t, ta.log.String(), `"msg":"zklock: lock acquired again"`)
 		ta.forget()
 		locktest.Unlock(t, inner)
 		require.Empty(t, ta.diary.read(), "still held")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -171,9 +172,9 @@ func usersFunctions() map[string]func(oops func()) zklock.Option {
 			return zklock.WithHooks(hooks(func(zklock.LockInfo) { oops() }))
 		}
 	}
-	logged := func(event string) func(func()) zklock.Option {
+	logged := func(events ...string) func(func()) zklock.Option {
 		return func(oops func()) zklock.Option {
-			return zklock.WithLogger(slog.New(oopsHandler{slog.DiscardHandler, event, oops}))
+			return zklock.WithLogger(slog.New(oopsHandler{slog.DiscardHandler, events, oops}))
 		}
 	}
 	return map[string]func(oops func()) zklock.Option{
@@ -183,26 +184,26 @@ func usersFunctions() map[string]func(oops func()) zklock.Option {
 		"acquired":     hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Acquired: oops} }),
 		"failed":       hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Failed: oops} }),
 		"released":     hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Released: oops} }),
-		"log asked":    logged("lock asked for"),
-		"log queued":   logged("lock queued"),
-		"log retried":  logged("lock step retried"),
-		"log acquired": logged("lock acquired"),
-		"log failed":   logged("lock not acquired"),
-		"log released": logged("lock released"),
+		"log asked":    logged("zklock: lock asked for"),
+		"log queued":   logged("zklock: lock queued"),
+		"log retried":  logged("zklock: lock step retried"),
+		"log acquired": logged("zklock: lock acquired", "zklock: leadership won"),
+		"log failed":   logged("zklock: lock not acquired"),
+		"log released": logged("zklock: lock released", "zklock: leadership given up"),
 	}
 }
 
-// oopsHandler is a log's handler that calls oops for one event.
+// oopsHandler is a log's handler that calls oops for some events.
 type oopsHandler struct {
 	slog.Handler
-	event string
-	oops  func()
+	events []string
+	oops   func()
 }
 
 func (h oopsHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h oopsHandler) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == h.event {
+	if slices.Contains(h.events, r.Message) {
 		h.oops()
 	}
 	return nil

@@ -93,12 +93,18 @@ func WithDialer(dial session.Dialer) Option {
 	return Option{unless(dial == nil, func(o *options) { o.session.Dial = dial }, "dialer: is nil")}
 }
 
-// WithLogger logs what Hooks report, with the context of LockInfo, and failures that no call returns: the ordinary course of
-// locks at level Debug, sessions at Info, a lost connection and a lost lock at Warn. Default: silent, but for a Dial that has
-// no deadline and finds no server.
+// WithLogger logs to log instead of slog's default: everything that Hooks report, with the context of LockInfo, and failures that
+// no call returns. Warnings are a lost lock, a lost connection or session, a release that the ensemble refuses, a semaphore whose
+// size is another one than the program's, the error of work that failed in a lost term. Leadership won and given up is at level
+// Info; all else is at Debug.
+//
+// Default: slog.Default(), as it is when the line is written, from Info on, and at most ten lines of one message in a minute.
 func WithLogger(log *slog.Logger) Option {
 	return Option{unless(log == nil, func(o *options) { o.session.Logger = log }, "logger: is nil")}
 }
+
+// WithoutLog logs nothing. Failures that no call returns are then seen by Hooks alone.
+func WithoutLog() Option { return WithLogger(slog.New(slog.DiscardHandler)) }
 
 // WithHooks calls h for every event. It may be repeated: the hooks are called in that order. Default: none.
 func WithHooks(h Hooks) Option {

@@ -35,7 +35,7 @@ func (c *Client) keep() {
 		}
 		fresh, err := c.start()
 		if err != nil { // checked when we dialled, and no I/O is done
-			c.log.Error("opening the next session", "error", err)
+			c.log.Error("zklock: opening the next session", "error", err)
 			return
 		}
 		c.present.Store(fresh)

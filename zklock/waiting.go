@@ -82,7 +82,7 @@ func (w *waiting) tell(event string, hook func(LockInfo), i LockInfo) {
 // LostEvent warns that a poll has found a change that a watch should have reported.
 func (w *waiting) LostEvent(node, behind string) {
 	w.callUser(func() {
-		w.c.log.Warn("a waiter was not notified of a change that it had a watch for, "+
+		w.c.log.Warn("zklock: a waiter was not notified of a change that it had a watch for, "+
 			"and has found it by looking again: may all who use the lock read its znodes?",
 			"path", w.info.Path, "node", node, "behind", text.Foreign(behind))
 	})

@@ -209,10 +209,11 @@ func (a *app) dial(ctx context.Context, more ...zklock.Option) (*zklock.Client, 
 	if err != nil {
 		return nil, err
 	}
+	log := zklock.WithoutLog() // what a user of the command wants to know, it says itself
 	if a.verbose {
-		log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		opts = append(opts, zklock.WithLogger(log))
+		log = zklock.WithLogger(slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	}
+	opts = append(opts, log)
 	bounded, cancel := context.WithTimeout(ctx, a.conn.patience)
 	defer cancel()
 	c, err := zklock.Dial(bounded, a.conn.zk, append(opts, more...)...)

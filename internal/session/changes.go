@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -66,10 +67,14 @@ func (cs *changes) log(c Change) {
 	switch c.State {
 	case Connected:
 		// Both timeouts, for an operator who wonders why a crash is noticed later than configured.
-		cs.logger.Info("session connected", "session", id, "server", c.Addr, "timeout", c.Timeout, "asked", cs.asked)
+		cs.logger.Debug("zklock: session connected", "session", id, "server", c.Addr, "timeout", c.Timeout, "asked", cs.asked)
 	case Disconnected: // the session is in doubt, and with it every hold
-		cs.logger.Warn("session disconnected", "session", id, "server", c.Addr, "cause", c.Err)
+		cs.logger.Warn("zklock: session disconnected, and connects again", "session", id, "server", c.Addr, "cause", c.Err)
 	case Over:
-		cs.logger.Info("session over", "session", id, "cause", c.Err)
+		if errors.Is(c.Err, ErrClosed) {
+			cs.logger.Debug("zklock: session closed", "session", id)
+			return
+		}
+		cs.logger.Warn("zklock: session lost, and its znodes with it", "session", id, "cause", c.Err)
 	}
 }

@@ -72,8 +72,7 @@ type Config struct {
 	// Dial, when set, opens the connections and resolves the names; TLS runs on top of it.
 	Dial Dialer
 
-	// Logger, when set, logs connections and the session's end at level Info, and a lost connection
-	// at level Warn.
+	// Logger, when set, logs connections at level Debug, and a lost connection or session at Warn.
 	Logger *slog.Logger
 
 	// OnState, when set, is called for every change of State, in order, by one goroutine of the

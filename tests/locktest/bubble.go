@@ -72,7 +72,7 @@ func BubbleAlone(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts .
 // Dial opens a client of srv over memory, which is closed with the test.
 func Dial(tb testing.TB, srv *zktest.Server, opts ...zklock.Option) *zklock.Client {
 	tb.Helper()
-	c, err := zklock.Dial(Soon(tb), srv.Addr(), append([]zklock.Option{zklock.WithDialer(srv.Dial)}, opts...)...)
+	c, err := zklock.Dial(Soon(tb), srv.Addr(), append([]zklock.Option{zklock.WithoutLog(), zklock.WithDialer(srv.Dial)}, opts...)...)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, c.Close()) })
 	return c

@@ -32,7 +32,7 @@ func (s *Sim) Client(opts ...zklock.Option) *Client {
 	s.Helper()
 	c := &Client{s: s, member: s.Server.Leader()}
 	var err error
-	c.Client, err = zklock.Dial(s.Context(), s.Server.Addr(), append(opts, zklock.WithDialer(c.dial))...)
+	c.Client, err = zklock.Dial(s.Context(), s.Server.Addr(), append(append([]zklock.Option{zklock.WithoutLog()}, opts...), zklock.WithDialer(c.dial))...)
 	require.NoError(s, err)
 	s.Cleanup(func() { require.NoError(s, c.Close()) })
 	return c

@@ -121,7 +121,7 @@ func (q *localQueue) Retried(cause error) { q.tell(queue.Line{}, cause) }
 // goroutine of its own, which the Client joins.
 func (q *localQueue) LostEvent(node, behind string) {
 	q.lock.Go(func() {
-		q.lock.Logger.Warn("a waiter was not notified of a change that it had a watch for, "+
+		q.lock.Logger.Warn("zklock: a waiter was not notified of a change that it had a watch for, "+
 			"and has found it by looking again: may all who use the lock read its znodes?",
 			"path", q.lock.Key.Path, "node", node, "behind", text.Foreign(behind))
 	})

@@ -230,7 +230,7 @@ func (t *Turn) watch() {
 			t.Missing(t.nodes[0])
 			return
 		case err != nil: // not known: assume that another process waits
-			t.q.lock.Logger.Warn("can't watch for others who want a lock, which is not handed on for long",
+			t.q.lock.Logger.Warn("zklock: can't watch for others who want a lock, which is not handed on for long",
 				"path", t.q.lock.Key.Path, "error", err)
 			t.found(false)
 			return
