@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/queue"
-	"github.com/zklock/locker/internal/text"
 )
 
 // waiting is a call that waits for its lock. Status shows it, and as a queue.Caller it is told of
@@ -79,20 +78,16 @@ func (w *waiting) tell(event string, hook func(LockInfo), i LockInfo) {
 	}
 }
 
-// LostEvent warns that a poll has found a change that a watch should have reported.
-func (w *waiting) LostEvent(node, behind string) {
-	w.callUser(func() {
-		w.c.log.Warn("zklock: a waiter was not notified of a change that it had a watch for, "+
-			"and has found it by looking again: may all who use the lock read its znodes?",
-			"path", w.info.Path, "node", node, "behind", text.Foreign(behind))
-	})
-}
-
 // queued returns the call with its place in line.
 func (w *waiting) queued() LockInfo {
 	i := w.info
 	i.Ahead, i.HolderNode, i.HolderOwner = w.line.Ahead, w.line.Node, w.line.Owner
 	return i
+}
+
+// Warn logs a warning about the line.
+func (w *waiting) Warn(message string, args ...any) {
+	w.callUser(func() { w.c.log.Warn("zklock: "+message, append([]any{"path", w.info.Path}, args...)...) })
 }
 
 // Retried notes that a step has failed and is made again, and reports it.

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/recipe"
 )
 
 // Verdict says whether a permission is granted.
@@ -34,6 +36,10 @@ type Access struct {
 	Write  Verdict `json:"write"`
 	Admin  Verdict `json:"admin"`
 	Error  string  `json:"error,omitempty"` // why something is unknown
+
+	// Persistent are children of Path that have a contender's name, and no session: a lock waits for them until somebody deletes
+	// them. At most ten.
+	Persistent []string `json:"persistent_contenders,omitempty"`
 }
 
 // access asks at the server for permissions, and for the leader's clock, which dates znodes.
@@ -59,10 +65,29 @@ func (x *examination) access(ctx context.Context, addr string) (Access, *Offset)
 	return a, clock
 }
 
+// mostPersistent bounds the names of Access.Persistent.
+const mostPersistent = 10
+
+// findPersistent finds the znodes of Access.Persistent among names, the children of Path.
+func (a *Access) findPersistent(ctx context.Context, s *session.Session, names []string) error {
+	isNoContender := func(name string) bool { _, ok := recipe.Parse(name); return !ok }
+	contenders := slices.DeleteFunc(names, isNoContender)
+	nodes, err := s.StatsBelow(ctx, a.Path, contenders)
+	if err != nil {
+		return err
+	}
+	for i, n := range nodes {
+		if n.Err == nil && n.Stat.EphemeralOwner == 0 && len(a.Persistent) < mostPersistent {
+			a.Persistent = append(a.Persistent, contenders[i])
+		}
+	}
+	return nil
+}
+
 // ask finds the nearest znode and asks for each permission there, by operations that have no effect.
 func (a *Access) ask(ctx context.Context, s *session.Session) error {
 	for a.At = a.Path; ; a.At = parent(a.At) {
-		_, _, err := s.List(ctx, a.At)
+		names, _, err := s.List(ctx, a.At)
 		switch {
 		case errors.Is(err, zk.ErrNoNode) && a.At != "/":
 			continue
@@ -73,6 +98,11 @@ func (a *Access) ask(ctx context.Context, s *session.Session) error {
 			return err
 		}
 		a.Read = verdict(err)
+		if a.At == a.Path && a.Read == Granted {
+			if err := a.findPersistent(ctx, s, names); err != nil {
+				return err
+			}
+		}
 		break
 	}
 	// A version that no znode has: permission is looked at first.

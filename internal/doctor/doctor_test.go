@@ -294,6 +294,17 @@ func (c *fast) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
+func TestAPersistentZnodeWithAContendersNameIsFound(t *testing.T) {
+	srv := zktest.Run(t)
+	const name = "_c_00000000-0000-4000-8000-000000000000-lock-0000000000"
+	for _, path := range []string{"/locks", "/locks/child", "/locks/" + name} {
+		require.NoError(t, srv.Create(path, nil))
+	}
+	r := examine(t, srv.Addr(), doctor.Config{Path: "/locks"})
+	require.Equal(t, []string{name}, r.Access.Persistent)
+	found(t, r, doctor.Danger, "/locks: "+name+" is a persistent znode with a contender's name")
+}
+
 func TestAChrootThatDoesNotExistIsFound(t *testing.T) {
 	srv := zktest.Run(t)
 	r := examine(t, srv.Addr()+"/app", doctor.Config{Path: "/locks"})

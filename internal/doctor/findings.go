@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/zklock/locker/internal/text"
 )
 
 // apart is how far servers' clocks may be apart, beyond what the measurement leaves open.
@@ -227,6 +229,10 @@ func (x *examination) ofAccess(r *Report) (found []Finding) {
 	}
 	if a.Write == Refused {
 		say(Note, "%s: WRITE is refused, which semaphores need", a.At)
+	}
+	for _, name := range a.Persistent {
+		say(Danger, "%s: %s is a persistent znode with a contender's name: a lock waits for it until somebody deletes it",
+			a.Path, text.Foreign(name))
 	}
 	return found
 }

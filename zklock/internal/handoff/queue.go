@@ -9,7 +9,6 @@ import (
 
 	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session/failure"
-	"github.com/zklock/locker/internal/text"
 )
 
 type queueState uint8
@@ -117,13 +116,11 @@ func (q *localQueue) Queued(at queue.Line) { q.tell(at, nil) }
 // Retried tells the waiting calls that a step is made again. Until it has succeeded, our place is not known.
 func (q *localQueue) Retried(cause error) { q.tell(queue.Line{}, cause) }
 
-// LostEvent warns as queue.Caller says. The log's handler is the user's, and may not return: so it has a
+// Warn logs a warning about the line. The log's handler is the user's, and may not return: so it has a
 // goroutine of its own, which the Client joins.
-func (q *localQueue) LostEvent(node, behind string) {
+func (q *localQueue) Warn(message string, args ...any) {
 	q.lock.Go(func() {
-		q.lock.Logger.Warn("zklock: a waiter was not notified of a change that it had a watch for, "+
-			"and has found it by looking again: may all who use the lock read its znodes?",
-			"path", q.lock.Key.Path, "node", node, "behind", text.Foreign(behind))
+		q.lock.Logger.Warn("zklock: "+message, append([]any{"path", q.lock.Key.Path}, args...)...)
 	})
 }
 
