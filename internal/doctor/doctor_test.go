@@ -200,8 +200,10 @@ func TestAnEnsembleThatServesNoClientIsFound(t *testing.T) {
 	found(t, r, doctor.Danger, "no server serves this client")
 }
 
-// A server without a quorum closes every connection, and answers words by saying so.
-func TestAServerWithoutAQuorumIsFound(t *testing.T) {
+// refusing starts a server that closes every connection for a session, and answers four-letter
+// words: those that are not in answers as a server that does not allow them.
+func refusing(t *testing.T, answers map[string]string) (addr string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ended := make(chan struct{})
@@ -214,18 +216,50 @@ func TestAServerWithoutAQuorumIsFound(t *testing.T) {
 			}
 			word := make([]byte, 4)
 			if _, err := io.ReadFull(c, word); err == nil && word[0] >= 'a' {
-				_, _ = c.Write([]byte("This ZooKeeper instance is not currently serving requests\n"))
+				answer, ok := answers[string(word)]
+				if !ok {
+					answer = string(word) + " is not executed because it is not in the whitelist.\n"
+				}
+				_, _ = io.WriteString(c, answer)
 			}
 			_ = c.Close()
 		}
 	}()
-	defer func() {
+	t.Cleanup(func() {
 		require.NoError(t, l.Close())
 		<-ended
-	}()
-	r := examine(t, l.Addr().String(), doctor.Config{Patience: 5 * time.Second})
-	found(t, r, doctor.Warning, "does not serve this client: the server serves no requests: it has no quorum (")
-	found(t, r, doctor.Danger, "no server serves this client")
+	})
+	return l.Addr().String()
+}
+
+func TestAServerThatRefusesSessionsIsFoundWithTheReasonThatItGives(t *testing.T) {
+	const (
+		idle    = "This ZooKeeper instance is not currently serving requests\n"
+		lonely  = "Zookeeper version: 3.9.3-x, built on y\nMode: read-only\nNode count: 5\n"
+		quorum  = "the server serves no requests: it has no quorum"
+		reads   = "the server is read-only: it has no quorum, and serves only clients that ask for reads alone"
+		guesses = "closed the connection without an answer to the handshake: " +
+			"no quorum, too many clients, or a port that wants TLS?"
+	)
+	for name, c := range map[string]struct {
+		answers map[string]string
+		reason  string
+		mode    string
+	}{
+		"no quorum":                 {map[string]string{"srvr": idle, "conf": idle, "isro": "null"}, quorum, ""},
+		"read-only":                 {map[string]string{"srvr": lonely, "isro": "ro"}, reads, "read-only"},
+		"read-only, srvr is closed": {map[string]string{"isro": "ro"}, reads, "read-only"},
+		"every word is closed":      {nil, guesses, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr := refusing(t, c.answers)
+			r := examine(t, addr, doctor.Config{Patience: 5 * time.Second})
+			assert.Equal(t, c.reason, r.Servers[0].Error)
+			assert.Equal(t, c.mode, r.Servers[0].Mode)
+			found(t, r, doctor.Warning, addr+" does not serve this client: "+c.reason)
+			found(t, r, doctor.Danger, "no server serves this client")
+		})
+	}
 }
 
 func TestASessionWithTooManyEphemeralsIsFound(t *testing.T) {

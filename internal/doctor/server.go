@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/text"
 )
 
@@ -19,15 +20,30 @@ func (x *examination) server(ctx context.Context, addr string) Server {
 	ctx, cancel := context.WithTimeout(ctx, x.Patience)
 	defer cancel()
 	v := Server{Addr: addr}
-	v.Error = said(x.limits(ctx, &v))
-	serves := x.words(ctx, &v)
-	switch {
-	case v.Error == "":
-		v.Error = said(x.speed(ctx, &v))
-	case !serves: // it closes every connection, and says why to those alone who ask a word
-		v.Error = errNoQuorum.Error() + " (" + v.Error + ")"
+	err := x.limits(ctx, &v)
+	refusal := x.words(ctx, &v)
+	if err != nil && refusal == nil {
+		refusal = x.readOnly(ctx, &v)
 	}
+	if err == nil {
+		err = x.speed(ctx, &v)
+	}
+	v.Error = said(because(refusal, err))
 	return v
+}
+
+// because returns why a server serves nothing: the reason that it gives itself, if it gives one.
+//
+// A server that refuses sessions closes their connections, and names its reason only in answers to
+// four-letter words. Once that is known, the guesses of failure.ErrUnanswered would mislead.
+func because(refusal, err error) error {
+	switch {
+	case err == nil, refusal == nil:
+		return err
+	case errors.Is(err, failure.ErrUnanswered):
+		return refusal
+	}
+	return fmt.Errorf("%w (%w)", refusal, err)
 }
 
 // said is an error as a report has it.
@@ -107,14 +123,20 @@ func errWord(word, answer string) error {
 	return fmt.Errorf("can't read the answer to the four-letter word %s", word)
 }
 
-var errNoQuorum = errors.New("the server serves no requests: it has no quorum")
+// Reasons for which a server refuses sessions, as it gives them itself.
+var (
+	errNoQuorum = errors.New("the server serves no requests: it has no quorum")
+	errReadOnly = errors.New("the server is read-only: it has no quorum, " +
+		"and serves only clients that ask for reads alone")
+)
 
 func (v *Server) unknown(what string, why error) {
 	v.Unknown = append(v.Unknown, what+": "+said(why))
 }
 
-// words asks what only four-letter words tell, or the admin port. It returns false if they say that there is no quorum.
-func (x *examination) words(ctx context.Context, v *Server) (serves bool) {
+// words asks what only four-letter words tell, or the admin port. It returns errNoQuorum if they say
+// that there is none.
+func (x *examination) words(ctx context.Context, v *Server) (refusal error) {
 	srvr, err := session.FourLetter(ctx, x.Session, v.Addr, "srvr")
 	if err == nil {
 		v.Version, v.Mode = field(srvr, "Zookeeper version: "), field(srvr, "Mode: ")
@@ -130,7 +152,9 @@ func (x *examination) words(ctx context.Context, v *Server) (serves bool) {
 			confErr = errWord("conf", conf)
 		}
 	}
-	serves = !errors.Is(err, errNoQuorum)
+	if errors.Is(err, errNoQuorum) {
+		refusal = errNoQuorum
+	}
 	if (err != nil || confErr != nil) && x.AdminPort > 0 {
 		if adminErr := x.admin(ctx, v); adminErr != nil {
 			err, confErr = both(err, adminErr), both(confErr, adminErr)
@@ -146,7 +170,23 @@ func (x *examination) words(ctx context.Context, v *Server) (serves bool) {
 	}
 	number, _, _ := strings.Cut(v.Version, "-") // "3.8.0-${mvngit.commit.id}, built on …"
 	v.Version = text.Short(number, 60)
-	return serves
+	return refusal
+}
+
+// readOnly returns errReadOnly if the server says that it is read-only (readonlymode.enabled). If
+// its mode is unknown, it is asked by isro, the one word that such a server always allows.
+func (x *examination) readOnly(ctx context.Context, v *Server) error {
+	const mode = "read-only"
+	if v.Mode == "" {
+		answer, err := session.FourLetter(ctx, x.Session, v.Addr, "isro")
+		if err == nil && strings.TrimSpace(answer) == "ro" {
+			v.Mode = mode
+		}
+	}
+	if v.Mode != mode {
+		return nil
+	}
+	return errReadOnly
 }
 
 // both says why neither way told something; nil when the first did.
