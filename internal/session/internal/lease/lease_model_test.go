@@ -99,8 +99,11 @@ func (w *world) step() bool {
 	return true
 }
 
-func (w *world) clientNow() time.Time {
-	return time.Unix(1_000_000, 0).Add(time.Duration(float64(w.now) * w.rate))
+func (w *world) clientNow() time.Time { return w.clientAt(w.now) }
+
+// clientAt is what the client's clock shows at a true time.
+func (w *world) clientAt(now time.Duration) time.Time {
+	return time.Unix(1_000_000, 0).Add(time.Duration(float64(now) * w.rate))
 }
 
 // toLeader carries a message from the follower to the leader, in order; while they are cut off it waits.
@@ -309,11 +312,13 @@ func (w *world) trouble() {
 	w.after(w.upTo(2*w.timeout), w.trouble)
 }
 
-// check compares the lease with what the leader knows.
+// check compares the lease with what the leader knows. It does so by the client's clock: the instants
+// of a lease that has not begun are zero, and too far from the others for a time.Duration.
 func (w *world) check() error {
-	safe := time.Duration(float64(w.lease.SafeUntil().Sub(time.Unix(1_000_000, 0))) / w.rate) // true time
-	if safe > w.expiry+time.Microsecond {
-		return fmt.Errorf("at %v the lease is said to be safe until %v, and the leader ends the session at %v", w.now, safe, w.expiry)
+	expiry := w.clientAt(w.expiry)
+	if safe := w.lease.SafeUntil(); safe.After(expiry.Add(time.Microsecond)) {
+		return fmt.Errorf("at %v the lease is said to be safe for %v after the leader ends the session, at %v",
+			w.now, safe.Sub(expiry), w.expiry)
 	}
 	if n := w.lease.Marks(); n > lease.MaxMarks {
 		return fmt.Errorf("%d marks", n)
@@ -321,8 +326,7 @@ func (w *world) check() error {
 	if w.local {
 		return nil // it protects nothing yet
 	}
-	idle := time.Duration(float64(w.lease.Acked().Sub(time.Unix(1_000_000, 0))) / w.rate)
-	w.unsafe = w.unsafe || idle > w.expiry+w.timeout/10
+	w.unsafe = w.unsafe || w.lease.Acked().After(w.clientAt(w.expiry+w.timeout/10))
 	return nil
 }
 
