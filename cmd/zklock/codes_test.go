@@ -31,7 +31,7 @@ func TestZklockEndsWithTheCodesOfItsTable(t *testing.T) {
 		{"0-255", 0, func() *process { return run("/l", "true") }},
 		{"0-255", 255, func() *process { return run("/l", testCommand, "exit", "255") }},
 		{"0-255", 128 + 9, func() *process { return run("/l", "sh", "-c", "kill -9 $$") }},
-		{"1", exitFailed, func() *process { return launch(t, s.Addr(), "leader", "/nobody") }},
+		{"1", exitFailed, func() *process { return launch(t, s.Addr(), "done", "--forget", "k", "/l") }},
 		{"64", exitUsage, func() *process { return run("relative", "true") }},
 		{"69", exitUnreachable, func() *process {
 			return launch(t, "127.0.0.1:1", "run", "--connect-timeout", "300ms", "/l", "--", "true")
@@ -73,6 +73,10 @@ func TestZklockEndsWithTheCodesOfItsTable(t *testing.T) {
 	docs := regexp.MustCompile(`(?m)^\| (\d\S*) \| (.+) \|$`).FindAllStringSubmatch(string(page), -1)
 	require.Len(t, help, len(rows))
 	require.Len(t, docs, len(rows))
+	plain := strings.Join(strings.Fields(strings.ReplaceAll(string(page), "`", "")), " ")
+	for rule := range strings.SplitSeq(exitRules, "\n\n") {
+		require.Contains(t, plain, strings.Join(strings.Fields(rule), " "))
+	}
 	for i, row := range rows {
 		require.Equal(t, row, help[i][1])
 		require.Equal(t, help[i][1:], []string{docs[i][1], strings.ReplaceAll(docs[i][2], "`", "")})

@@ -29,8 +29,7 @@ Version, tick, clock and ephemeral znodes come from the four-letter words srvr, 
 4lw.commands.whitelist allows them, or, the first two, from the port that --admin-port names. The limits are measured by what
 the servers grant, the permissions by operations without an effect. It leaves nothing behind.
 
-It ends with 1 when it finds a danger (locks are not safe, or don't work), with 0 when it finds none, even with warnings, and
-with 69 when no server serves this client.`,
+zklock help exit-codes says what it ends with.`,
 		Example: "  zklock doctor /locks\n  zklock doctor --admin-port 8080 --json /locks | jq .findings",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

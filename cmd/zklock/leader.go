@@ -28,8 +28,9 @@ func (a *app) leaderCommand() *cobra.Command {
 		Use:     "leader [flags] PATH",
 		GroupID: groupLook,
 		Short:   "Show the leader, and every change with --follow",
-		Long: `Show the leader of the election at PATH and its value. It ends with 1 when there is no leader. With --follow it shows every
-change, including that there is no leader, until it is interrupted or nobody reads its output any more.`,
+		Long: `Show the leader of the election at PATH and its value. When there is no leader, standard error says so, and standard output
+stays empty. With --follow it shows every change, including that there is no leader, until it is interrupted or nobody reads
+its output any more.`,
 		Example: `  zklock leader /elections/scheduler
   zklock leader --follow --json /elections/scheduler`,
 		Args: onePath,
@@ -55,13 +56,12 @@ change, including that there is no leader, until it is interrupted or nobody rea
 				ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
 				defer cancel()
 				l, err := e.Leader(ctx)
-				if err := show(l, err); err != nil {
-					return err
+				if errors.Is(err, zklock.ErrNoLeader) {
+					if err := a.noteMissing(ctx, c, args[0]); err != nil {
+						return err
+					}
 				}
-				if err != nil { // shown as JSON
-					return &exitError{exitFailed, nil}
-				}
-				return nil
+				return show(l, err)
 			})
 		},
 	}
@@ -73,8 +73,14 @@ change, including that there is no leader, until it is interrupted or nobody rea
 // printLeader prints a leader, or that there is none; it returns any other error.
 func (a *app) printLeader(path string, l zklock.Leader, err error, asJSON, follow bool) error {
 	none := errors.Is(err, zklock.ErrNoLeader)
-	if err != nil && (!none || !asJSON && !follow) {
+	switch {
+	case err != nil && !none:
 		return err
+	case none && !asJSON && !follow:
+		if !a.quiet {
+			notice(a.err, "%s", err)
+		}
+		return nil
 	}
 	now := time.Now()
 	if asJSON {

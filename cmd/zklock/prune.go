@@ -96,6 +96,9 @@ func (p *pruner) run(ctx context.Context, a *app, c *zklock.Client, yes bool) er
 	if err == nil {
 		err = p.find(ctx, s, time.Now())
 	}
+	if errors.Is(err, zk.ErrNoNode) {
+		err = a.noteMissing(bounded, c, p.root)
+	}
 	if err != nil {
 		return err
 	}

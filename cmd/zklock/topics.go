@@ -6,8 +6,9 @@ import "github.com/spf13/cobra"
 var topicTexts = []struct{ name, short, text string }{
 	{"exit-codes", "What the exit codes mean", exitTable + `
 
-run, elect and hold use all of them; the other commands 0, 1, 64, 69, 77 and 128+N. leader and evict end with 1 when
-there is no leader, or no such contender.
+run, elect and hold use all of them; the other commands 0, 1, 64, 69, 77 and 128+N.
+
+` + exitRules + `
 
 The command's own code may be 64 to 77, too. With a code of zklock's own, one of its lines on standard error begins with
 "zklock: ", except with 75 and --quiet, and with 128+N. A script that has to be sure lets the command note its code:
