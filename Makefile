@@ -40,7 +40,7 @@ servers: ## find, or install through apt, what the tests start
 check: ## gofmt, go vet, staticcheck, go mod tidy -diff in every module
 	@scripts/check.sh
 
-portable: ## build and vet for Linux on arm64 and 386, Windows, macOS, FreeBSD and js/wasm; test with the oldest Go that go.mod allows
+portable: ## build and vet for Linux on arm64 and 386, Windows, macOS, FreeBSD and js/wasm; short tests on 386; test with the oldest Go that go.mod allows
 	@scripts/portable.sh
 
 vuln: ## govulncheck, where it can be built and reach its database

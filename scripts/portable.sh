@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Vets and builds what users import or install on every system it is for. Vets it with the oldest Go release that its go.mod
-# allows, and tests it on the in-process server with the newest patch of that; the go command fetches what is not here. Of
-# tests/ it runs the simulation.
+# Vets and builds what users import or install on every system it is for. Runs the short tests on
+# 386, where an int has 32 bits, if this machine can. Vets it with the oldest Go release that its
+# go.mod allows, and tests it on the in-process server with the newest patch of that; the go command
+# fetches what is not here. Of tests/ it runs the simulation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -14,6 +15,22 @@ for target in linux/arm64 windows/amd64 darwin/arm64 freebsd/amd64 linux/386 js/
 		(cd "$module" && GOOS=${target%/*} GOARCH=${target#*/} go build -o /dev/null ./... && GOOS=${target%/*} GOARCH=${target#*/} go vet ./...) || failed=1
 	done
 done
+
+# with_386 runs the tests of the module in the working directory.
+with_386() {
+	# shellcheck disable=SC2046 # several words
+	GOARCH=386 ZKLOCK_TEST_BACKEND=inprocess go test -short -vet=off \
+		$(go list ./... | grep -v '/locker/tests/\|/examples/')
+}
+if [[ $(go env GOHOSTOS) == linux ]] &&
+	GOARCH=386 go test -vet=off -run '^$' ./recipe >/dev/null 2>&1; then
+	say "tests on linux/386"
+	for module in "${PUBLIC[@]}"; do
+		(cd "$module" && with_386) || failed=1
+	done
+else
+	say "NOT RUN: the tests on linux/386, whose programs this machine does not run"
+fi
 
 oldest=$(sed -n 's/^go //p' go.mod)
 # Tests in simulated time need the newest patch: the first ones have bugs in testing/synctest.

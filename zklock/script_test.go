@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -41,6 +42,7 @@ import (
 //	sleep 10s              time passes
 //	await 30s a            time passes until a's call has returned, or a's hold has ended
 //	show /l                whose znodes are there, in the order of their numbers
+//	most                   as a number: the greatest int, which depends on the processor
 //	let X: a               from here on X stands for a
 //	for X: a | b           what follows, with a in place of X, and again with b, each as a scene of its own; its outcome
 //	                       stands there once, if it is always the same
@@ -481,6 +483,9 @@ func (a scriptArgs) word(i int) string {
 // number returns the i-th word as a number.
 func (a scriptArgs) number(i int) int {
 	a.Helper()
+	if a.word(i) == "most" {
+		return math.MaxInt
+	}
 	return a.integer(a.word(i))
 }
 
