@@ -54,9 +54,11 @@ func (a *app) doctor(conf doctor.Config, asJSON bool) error {
 	}
 	conf.Patience = a.conn.patience
 	var r *doctor.Report
-	err = a.interruptible(func(ctx context.Context) (err error) {
-		r, err = doctor.Examine(ctx, a.conn.zk, conf)
-		return err
+	err = a.interruptible(func(ctx context.Context) error {
+		return a.telling(ctx, "examining the servers", func() (err error) {
+			r, err = doctor.Examine(ctx, a.conn.zk, conf)
+			return err
+		})
 	})
 	if err != nil {
 		return err

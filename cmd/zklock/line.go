@@ -21,12 +21,13 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// line shows on a terminal, in one line that is removed when the wait ends, how long the wait has lasted, the place in
-// line and the contender ahead. The lock itself watches only its predecessor; so line reads the queue's names once a
+// line shows on a terminal, in one line that is removed when the wait ends, what is waited for, how long the wait has
+// lasted, the place in line and the contender ahead. The lock itself watches only its predecessor; so line reads the queue's names once a
 // second.
 type line struct {
 	out   io.Writer
 	path  string
+	doing string // before there is a place in line
 	began time.Time
 	shown bool // there is a terminal, and the output is wanted
 	join  sync.WaitGroup
@@ -43,7 +44,16 @@ type line struct {
 }
 
 func (a *app) newLine(path string) *line {
-	return &line{out: a.err, path: path, began: time.Now(), shown: !a.quiet && term.IsTerminal(int(os.Stderr.Fd()))}
+	return &line{out: a.err, path: path, doing: "connecting", began: time.Now(), shown: !a.quiet && term.IsTerminal(int(os.Stderr.Fd()))}
+}
+
+// telling calls fn, which is doing something that may take long, and shows that meanwhile.
+func (a *app) telling(ctx context.Context, doing string, fn func() error) error {
+	l := a.newLine("")
+	l.doing = doing
+	l.follow(ctx)
+	defer l.end()
+	return fn()
 }
 
 // hooks pass it the lock's own observations.
@@ -177,7 +187,7 @@ func (l *line) draw() {
 	if !l.shown || l.over || waited < 300*time.Millisecond {
 		return // a line for a shorter wait would only flicker
 	}
-	text := fmt.Sprintf("zklock: connecting … %s", age(waited))
+	text := fmt.Sprintf("zklock: %s … %s", l.doing, age(waited))
 	if l.queued {
 		text = "zklock: " + l.place() + " … " + age(waited)
 	}

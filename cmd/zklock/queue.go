@@ -121,10 +121,15 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
-// with dials, calls fn with a context that ends with the first terminating signal, and closes.
+// with dials, calls fn with a context that ends with the first terminating signal, and closes. On a
+// terminal it says so while no server answers.
 func (a *app) with(fn func(ctx context.Context, c *zklock.Client) error, more ...zklock.Option) error {
 	return a.interruptible(func(ctx context.Context) error {
-		c, err := a.dial(ctx, more...)
+		var c *zklock.Client
+		err := a.telling(ctx, "connecting", func() (err error) {
+			c, err = a.dial(ctx, more...)
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zklock/locker/tests/locktest"
+	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 // console is a terminal with a program on it, as a user has it.
@@ -225,6 +227,31 @@ func TestThePlaceInLineIsShownLiveAndRemoved(t *testing.T) {
 	holder.exits(7)
 	c.sees("\r\x1b[Kmy turn")
 	c.exits(0)
+}
+
+// An ensemble of which no server answers: each command that asks it something says what it waits for.
+func TestEveryCommandSaysOnATerminalThatNoServerHasAnsweredYet(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"ls", "/"}, {"queue", "/l"}, {"leader", "/l"}, {"leader", "--follow", "/l"}, {"done", "/l"},
+		{"prune", "/l"}, {"evict", "/l", "--token", "1"}, {"resize", "/l", "1"}, {"hold", "/l"},
+		{"run", "/l", "--", "true"}, {"elect", "/l", "--", "true"}, {"doctor", "/l"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			s := zktest.Run(t)
+			s.Inject(fault.Hold().Op(fault.OpConnect))
+			says := "zklock: connecting … "
+			if args[0] == "doctor" {
+				says = "zklock: examining the servers … "
+			}
+			c := open(t, s.Addr(), self(t, "zklock", args...))
+			c.sees(says)
+			require.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
+			c.sees("\r\x1b[K") // it is removed
+			c.exits(128 + 15)
+		})
+	}
 }
 
 // There a hang-up means that the user has gone.
