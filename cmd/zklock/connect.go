@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ func (c *connFlags) environment(f *pflag.FlagSet) error {
 		switch {
 		case f.Changed(name) && (name != "zk" || c.zk != ""): // "" is that of an unset variable, and counts as not given
 			value := f.Lookup(name).Value.String()
-			if name == "auth-file" || name == "tls-ca" || name == "tls-cert" || name == "tls-key" {
+			if slices.Contains(fileFlags, name) {
 				if abs, err := filepath.Abs(value); err == nil && value != "" { // the command may change its directory
 					value = abs
 				}

@@ -27,7 +27,8 @@ for the command. Other signals end the wait.
 ` + exitTable,
 		Example: `  zklock elect /elections/scheduler -- ./scheduler
   zklock elect --again --value "$(hostname):8080" /elections/scheduler -- ./scheduler --listen :8080`,
-		Args: pathAndCommand,
+		Args:              pathAndCommand,
+		ValidArgsFunction: a.completeCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := l.check(a, cmd, args[1:]); err != nil {
 				return err

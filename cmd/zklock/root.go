@@ -20,8 +20,9 @@ type app struct {
 	conn     connFlags
 	quiet    bool
 	verbose  bool
-	busy     uint8 // the exit code for a busy lock
-	started  bool  // the command line was understood
+	busy     uint8    // the exit code for a busy lock
+	started  bool     // the command line was understood
+	words    []string // the command line
 }
 
 // execute runs one command line and returns its exit code.
@@ -31,7 +32,7 @@ func execute(args []string) int {
 	}
 	stderr := newMessages(os.Stderr)
 	defer stderr.flush()
-	a := &app{in: os.Stdin, out: os.Stdout, err: stderr, busy: exitBusy}
+	a := &app{in: os.Stdin, out: os.Stdout, err: stderr, busy: exitBusy, words: args}
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
@@ -160,6 +161,7 @@ A command that it runs under a lock is stopped before another client can have th
 	root.AddCommand(topics()...)
 	root.InitDefaultHelpCmd()
 	helpCommand(root)
+	completeFiles(root)
 	return root
 }
 

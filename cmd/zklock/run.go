@@ -42,7 +42,8 @@ count.
   zklock run --every 20h /locks/nightly-report -- ./report.sh
   zklock run -n 2 --of 5 /locks/converters -- ./convert.sh big.mp4 # 2 of 5 permits
   zklock run /locks/deploy -- sh -c 'echo "token $ZKLOCK_TOKEN" && ./deploy.sh'`,
-		Args: pathAndCommand,
+		Args:              pathAndCommand,
+		ValidArgsFunction: a.completeCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := l.check(a, cmd, args[1:]); err != nil {
 				return err
