@@ -217,3 +217,17 @@ func TestOrphansOfTheCommandAreReapedWhileItRuns(t *testing.T) {
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	p.exits(128 + 15)
 }
+
+// As where /proc is not mounted.
+func TestAGuardWhoseProgramIsMissingIsReportedWithTheFileAndWhatToDo(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "exe")
+	r := &reaper{own: map[int]*subprocess{}} // reaps nothing: there is nothing to reap
+	_, _, err := launchGuard(r, missing, syscall.SIGKILL)
+	require.ErrorIs(t, err, syscall.ENOENT)
+	require.EqualError(t, err, missing+": no such file or directory: zklock needs /proc: "+
+		"mount it, in a chroot or container too (mount -t proc proc /proc)")
+	self, err := ownProgram()
+	require.NoError(t, err)
+	require.Equal(t, "/proc/self/exe", self)
+}

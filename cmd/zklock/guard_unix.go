@@ -60,7 +60,10 @@ func startGuard(r *reaper, death syscall.Signal) (*guard, error) {
 // start starts the process and gives it the orders in force.
 func (g *guard) start() error {
 	g.born = time.Now()
-	g.proc, g.pipe, g.err = launchGuard(g.reaper, g.death)
+	var self string
+	if self, g.err = ownProgram(); g.err == nil {
+		g.proc, g.pipe, g.err = launchGuard(g.reaper, self, g.death)
+	}
 	if g.err != nil {
 		g.err = fmt.Errorf("can't start the guard process: %w", g.err)
 		g.failed++
@@ -72,11 +75,8 @@ func (g *guard) start() error {
 	return g.err
 }
 
-func launchGuard(r *reaper, death syscall.Signal) (*subprocess, *os.File, error) {
-	self, err := ownProgram()
-	if err != nil {
-		return nil, nil, err
-	}
+// launchGuard starts the file self as the guard.
+func launchGuard(r *reaper, self string, death syscall.Signal) (*subprocess, *os.File, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, nil, err
@@ -90,6 +90,10 @@ func launchGuard(r *reaper, death syscall.Signal) (*subprocess, *os.File, error)
 	proc, err := r.start(self, []string{os.Args[0], guardCommand, fmt.Sprint(int(death))}, &syscall.ProcAttr{Dir: "/",
 		Env: environment(), Files: []uintptr{in.Fd(), null.Fd(), null.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
+		err = fmt.Errorf("%s: %w", self, err)
+		if errors.Is(err, syscall.ENOENT) {
+			err = fmt.Errorf("%w: %s", err, noProgram)
+		}
 		return nil, nil, errors.Join(err, out.Close())
 	}
 	return proc, out, nil

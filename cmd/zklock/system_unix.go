@@ -20,6 +20,9 @@ func adopt() error { return nil }
 // ownProgram is the file that this process was started from, which may have been replaced.
 func ownProgram() (string, error) { return os.Executable() }
 
+// noProgram says what to do when that file is missing.
+const noProgram = "the file of this zklock was moved or removed: start the new one"
+
 // lastSignal is the greatest signal number there is.
 const lastSignal = 31
 
