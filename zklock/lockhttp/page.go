@@ -27,7 +27,7 @@ var policy = func() string {
 }()
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"base": path.Base, "shown": shown, "said": said, "age": age, "left": left, "stamp": stamp,
+	"base": path.Base, "shown": shown, "whole": whole, "said": said, "age": age, "left": left, "stamp": stamp,
 	"text": func(b []byte) string { return string(b) },
 }).Parse(pageText))
 

@@ -7,10 +7,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -272,6 +275,29 @@ func plant(t testing.TB, srv *zktest.Server, c *zklock.Client, dir string) {
 		n++
 		require.NoError(t, srv.Create(fmt.Sprintf("%s/_c_eafce068-f6d8-4b65-bc2c-0674f78ec2d7-lock-%010d", dir, n), []byte(text)))
 	}
+}
+
+// The parameter comes from a link that somebody else may have made.
+func TestStatusEscapesItsOwnParameterAsItDoesTheNamesOfZnodes(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		h := lockhttp.StatusHandler(locktest.Dial(t, srv))
+		long := "/" + strings.Repeat("W", 1000)
+		for path, shown := range map[string]string{
+			"/locks/\u202egnp.exe": `/locks/\u202egnp.exe`,
+			"/bell\a\x1b[31m\r\n":  `/bell\a\x1b[31m\r\n`,
+			"/a\u009bb\u2028":      `/a\u009bb\u2028`,
+			"/bad \xff utf-8":      `/bad \xff utf-8`,
+			"/العربية":             "/العربية",
+			long:                   long,
+		} {
+			_, body := see(t, h, "/?path="+url.QueryEscape(path))
+			require.Contains(t, body, `name="path" value="`+shown+`"`)
+			require.Contains(t, body, `href="?path=`) // of the same lock
+			require.Equal(t, -1, strings.IndexFunc(body, func(r rune) bool {
+				return r != '\n' && !strconv.IsPrint(r) || r == utf8.RuneError
+			}), "%q", body)
+		}
+	})
 }
 
 func TestStatusEscapesWhatOthersWrote(t *testing.T) {

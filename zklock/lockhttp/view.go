@@ -104,6 +104,9 @@ const maxShown = 300
 // as an escape, and what is too long is cut. Escaping for HTML is the template's.
 func shown(s string) string { return text.Short(s, maxShown) }
 
+// whole is shown for a text that must not be cut: a path that may be sent again.
+func whole(s string) string { return text.Clean(s) }
+
 // maxSaid bounds an error on the page, in characters: it tells of each server what was the matter there, and the last
 // may be the one that says why.
 const maxSaid = 2000
