@@ -114,19 +114,27 @@ func (c checker) context(e ast.Expr) *types.Var {
 // outerContext reports that the function of Do passes a context to a call that does not end with the lock.
 func (c checker) outerContext(do *ast.CallExpr, fn *ast.FuncLit) {
 	name := typeutil.Callee(c.TypesInfo, do).Name()
+	o := c.newOrigins(fn)
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && c.isMethod(call, guards) {
-			return false // has a function, and a report, of its own
-		}
 		if _, ok := n.(*ast.DeferStmt); ok {
 			return false // cleans up, perhaps also after a loss
 		}
-		if call, ok := n.(*ast.CallExpr); ok && !c.needsNoLock(call) {
-			for _, arg := range call.Args {
-				if v := c.context(arg); v != nil && (v.Pos() < fn.Pos() || v.Pos() > fn.End()) {
-					c.Reportf(arg.Pos(), "%s does not end when the lock is lost: use the context that %s gives its function", v.Name(), name)
-				}
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		if c.isMethod(call, guards) {
+			return false // has a function, and a report, of its own
+		}
+		if c.needsNoLock(call) {
+			return true
+		}
+		for _, arg := range call.Args {
+			s, ok := o.outside(arg)
+			if !ok || o.reportedBefore(arg, s) || s.root == nil && o.derivedFrom(call) != nil {
+				continue
 			}
+			c.Reportf(arg.Pos(), "%s does not end when the lock is lost: use the context that %s gives its function", s.text, name)
 		}
 		return true
 	})
@@ -160,69 +168,79 @@ func (c checker) needsNoLock(call *ast.CallExpr) bool {
 
 // lostContext reports that the context of a lock is thrown away, and the one that Lock was called with is used for work.
 func (c checker) lostContext(assign *ast.AssignStmt, lock *ast.CallExpr, in ast.Node) {
-	v := c.context(lock.Args[0])
-	hold, ok := assign.Lhs[1].(*ast.Ident)
-	if v == nil || !ok {
+	from, ok := c.source(lock.Args[0])
+	hold, named := assign.Lhs[1].(*ast.Ident)
+	if !ok || !named || from.root == nil {
 		return
 	}
-	held := c.TypesInfo.ObjectOf(hold)
-	isHeld := func(e ast.Expr) bool {
-		id, ok := e.(*ast.Ident)
-		return ok && c.TypesInfo.ObjectOf(id) == held
-	}
-	var used ast.Expr
-	watched := false  // the work looks at the hold itself
-	released := false // in front of what comes
-	var deferred token.Pos
+	u := usage{checker: c, from: from, held: c.TypesInfo.ObjectOf(hold), after: assign.End()}
+	without := c.withoutLock(in, assign)
 	ast.Inspect(in, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.IfStmt:
-			if c.failed(n.Cond, assign.Lhs[2]) {
-				return false // without the lock
-			}
-		case *ast.DeferStmt:
-			deferred = n.End()
-		case *ast.AssignStmt:
-			watched = watched || slices.ContainsFunc(n.Rhs, isHeld) // perhaps, by somebody else; and so on
-		case *ast.CompositeLit:
-			watched = watched || slices.ContainsFunc(n.Elts, isHeld)
-		case *ast.KeyValueExpr:
-			watched = watched || isHeld(n.Value)
-		case *ast.SelectorExpr:
-			if isHeld(n.X) {
-				watched = watched || slices.Contains([]string{"Context", "Err", "Check", "SafeUntil"}, n.Sel.Name)
-				released = released || n.Sel.Name == "Unlock" && n.Pos() > deferred
-			}
-		case *ast.CallExpr:
-			for _, arg := range n.Args {
-				if arg.Pos() > assign.End() && used == nil && !released && c.context(arg) == v && !c.needsNoLock(n) {
-					used = arg
-				}
-			}
-			watched = watched || slices.ContainsFunc(n.Args, isHeld)
-		case *ast.ReturnStmt:
-			watched = watched || slices.ContainsFunc(n.Results, isHeld)
+		if n == nil || slices.ContainsFunc(without, func(s span) bool { return s.has(n) }) {
+			return false
 		}
+		u.see(n)
 		return true
 	})
-	if used != nil && !watched {
-		c.Reportf(used.Pos(), "%s does not end when the lock is lost: use the context that %s returns", v.Name(), typeutil.Callee(c.TypesInfo, lock).Name())
+	if u.used != nil && !u.watched {
+		c.Reportf(u.used.Pos(), "%s does not end when the lock is lost: use the context that %s returns", from.text, typeutil.Callee(c.TypesInfo, lock).Name())
 	}
 }
 
-// failed reports whether cond is that of a branch for an error of Lock: it mentions err, and is not err == nil.
-func (c checker) failed(cond ast.Expr, err ast.Expr) bool {
-	id, ok := err.(*ast.Ident)
-	if equal, is := cond.(*ast.BinaryExpr); !ok || is && equal.Op == token.EQL {
-		return false
+// usage is what a function does with a hold, and with the context that Lock was called with.
+type usage struct {
+	checker
+	from  source
+	held  types.Object
+	after token.Pos // the end of the statement with Lock
+
+	used     ast.Expr  // the context, as the first work's argument
+	watched  bool      // the work looks at the hold itself
+	released bool      // in front of what comes
+	deferred token.Pos // the end of the last defer, whose calls run when the function returns
+}
+
+// isHeld reports whether e is the hold.
+func (u *usage) isHeld(e ast.Expr) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && u.TypesInfo.ObjectOf(id) == u.held
+}
+
+// see takes one node into account; they come in the order of the source code.
+func (u *usage) see(n ast.Node) {
+	switch n := n.(type) {
+	case *ast.DeferStmt:
+		u.deferred = n.End()
+	case *ast.AssignStmt:
+		u.watched = u.watched || slices.ContainsFunc(n.Rhs, u.isHeld) // perhaps, by somebody else; and so on
+	case *ast.CompositeLit:
+		u.watched = u.watched || slices.ContainsFunc(n.Elts, u.isHeld)
+	case *ast.KeyValueExpr:
+		u.watched = u.watched || u.isHeld(n.Value)
+	case *ast.SelectorExpr:
+		if u.isHeld(n.X) {
+			u.watched = u.watched || slices.Contains([]string{"Context", "Err", "Check", "SafeUntil"}, n.Sel.Name)
+			u.released = u.released || n.Sel.Name == "Unlock" && n.Pos() > u.deferred
+		}
+	case *ast.CallExpr:
+		u.call(n)
+		u.watched = u.watched || slices.ContainsFunc(n.Args, u.isHeld)
+	case *ast.ReturnStmt:
+		u.watched = u.watched || slices.ContainsFunc(n.Results, u.isHeld)
 	}
-	mentioned := false
-	ast.Inspect(cond, func(n ast.Node) bool {
-		other, ok := n.(*ast.Ident)
-		mentioned = mentioned || ok && c.TypesInfo.ObjectOf(other) == c.TypesInfo.ObjectOf(id)
-		return true
-	})
-	return mentioned
+}
+
+// call notes the first work with the context. A deferred call is none: it may run after the release.
+func (u *usage) call(n *ast.CallExpr) {
+	if u.used != nil || u.released || n.Pos() < max(u.after, u.deferred) || u.needsNoLock(n) {
+		return
+	}
+	for _, arg := range n.Args {
+		if from, ok := u.source(arg); ok && from == u.from && arg.Pos() > u.after {
+			u.used = arg
+			return
+		}
+	}
 }
 
 // outlives reports a goroutine of Do's function that may go on without the lock.

@@ -33,6 +33,226 @@ func inside(ctx context.Context, m *zklock.Mutex, s *zklock.Semaphore, j *zklock
 	return err
 }
 
+func request(ctx context.Context, w http.ResponseWriter, r *http.Request, m *zklock.Mutex) error {
+	_ = m.Do(r.Context(), func(held context.Context) error {
+		inner := r.WithContext(held)
+		_ = work(inner.Context())
+		_ = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = work(r.Context()) })
+		defer work(r.Context())
+		note(r.Context())
+		more, stop := context.WithTimeout(r.Context(), 1) // want `r.Context.. does not end when the lock is lost: use the context that Do`
+		defer stop()
+		_ = work(more)
+		_ = work(context.WithValue(r.Context(), "k", "v")) // want `r.Context.. does not end`
+		from := r.Context()
+		_ = work(from)                               // want `r.Context.. does not end`
+		if err := work((*r).Context()); err != nil { // want `does not end when the lock is lost`
+			return err
+		}
+		return work(r.Context()) // want `r.Context.. does not end when the lock is lost: use the context that Do`
+	})
+	return m.Do(r.Context(), func(held context.Context) error {
+		r = r.WithContext(held)
+		ctx = held
+		return errors.Join(work(r.Context()), work(ctx))
+	})
+}
+
+type server struct {
+	ctx  context.Context
+	n    int
+	kept struct{ ctx context.Context }
+}
+
+var global context.Context
+
+func (s *server) fields(rw *zklock.RWMutex, sem *zklock.Semaphore) error {
+	_ = rw.RDo(s.ctx, func(held context.Context) error {
+		s.n++
+		s.n = 2
+		own := server{ctx: held}
+		_ = work(own.ctx)
+		_ = work(s.kept.ctx) // want `s.kept.ctx does not end when the lock is lost: use the context that RDo`
+		_ = work(global)     // want `global does not end when the lock is lost`
+		return work((s.ctx)) // want `s.ctx does not end when the lock is lost: use the context that RDo`
+	})
+	_, _ = sem.TryDo(s.ctx, 1, func(held context.Context) error { return work(s.ctx) }) // want `s.ctx .* TryDo gives`
+	return rw.RDo(s.ctx, func(held context.Context) error {
+		s.ctx = held
+		return work(s.ctx)
+	})
+}
+
+func nothing(ctx context.Context, m *zklock.Mutex, srv *http.Server) {
+	_, _ = m.TryDo(ctx, func(held context.Context) error {
+		_ = work(context.Background()) // want `context.Background.. does not end when the lock is lost: use the context that TryDo`
+		_ = work(context.TODO())       // want `context.TODO.. does not end`
+		note(context.Background())
+		_ = srv.Shutdown(context.Background())
+		cleanup, stop := context.WithTimeout(context.Background(), 1)
+		defer stop()
+		_ = srv.Shutdown(cleanup)
+		detached, end := context.WithTimeout(context.Background(), 1)
+		defer end()
+		var plain = context.Background()
+		_ = work(plain)                                           // want `context.Background.. does not end`
+		_ = work(context.WithValue(context.Background(), "k", 1)) // want `context.Background.. does not end`
+		either := held
+		if either == nil {
+			either = context.Background()
+		}
+		_ = work(either)
+		return work(detached) // want `context.Background.. does not end`
+	})
+}
+
+func busy(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.TryLock(ctx)
+	switch {
+	case errors.Is(err, zklock.ErrBusy):
+		return work(ctx)
+	case err != nil:
+		return errors.Join(err, work(ctx))
+	}
+	return hold.Unlock()
+}
+
+func busyByDefault(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.TryLock(ctx)
+	switch {
+	default:
+		return work(ctx)
+	case err == nil:
+		return hold.Unlock()
+	case ctx.Err() == nil:
+		return work(ctx)
+	}
+}
+
+func busyByValue(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.TryLock(ctx)
+	switch err {
+	case zklock.ErrBusy:
+		return work(ctx)
+	case nil:
+		return hold.Unlock()
+	default:
+		return work(ctx)
+	}
+}
+
+func heldInASwitch(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.TryLock(ctx)
+	switch {
+	case errors.Is(err, zklock.ErrBusy):
+		return work(ctx)
+	case err == nil:
+		defer hold.Unlock()
+		return work(ctx) // want `ctx does not end when the lock is lost: use the context that TryLock returns`
+	}
+	return err
+}
+
+func otherwise(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.TryLock(ctx)
+	if err == nil {
+		_ = hold.Unlock()
+	} else {
+		return work(ctx)
+	}
+	return nil
+}
+
+func unlessItReturned(ctx context.Context, m *zklock.Mutex) error {
+	if _, hold, err := m.TryLock(ctx); err == nil {
+		return hold.Unlock()
+	} else if err != zklock.ErrBusy {
+		return work(ctx)
+	}
+	_, hold, err := m.TryLock(ctx)
+	if err == nil {
+		defer hold.Unlock()
+		return nil
+	}
+	return work(ctx)
+}
+
+func isBusy(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.TryLock(ctx)
+	if err == zklock.ErrBusy {
+		return work(ctx)
+	}
+	return errors.Join(err, hold.Unlock())
+}
+
+func heldInTheElse(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.TryLock(ctx)
+	if err != nil {
+		return work(ctx)
+	} else {
+		defer hold.Unlock()
+		return work(ctx) // want `ctx does not end when the lock is lost`
+	}
+}
+
+func anotherError(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock()
+	err = note2()
+	if err == nil {
+		return nil
+	}
+	return work(ctx) // want `ctx does not end when the lock is lost`
+}
+
+func note2() error { return nil }
+
+func deferred(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = work(ctx) }() // runs after the next
+	defer hold.Unlock()
+	return nil
+}
+
+func deferredTogether(ctx context.Context, m *zklock.Mutex) (err error) {
+	_, hold, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = hold.Unlock()
+		err = work(ctx)
+	}()
+	return nil
+}
+
+func besideADefer(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = hold.Unlock()
+		_ = work(ctx)
+	}()
+	return work(ctx) // want `ctx does not end when the lock is lost`
+}
+
+func lockedForARequest(r *http.Request, m *zklock.Mutex) error {
+	_, hold, err := m.Lock(r.Context())
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock()
+	return work(r.Context()) // want `r.Context.. does not end when the lock is lost: use the context that Lock returns`
+}
+
 func each(ctx context.Context, rw *zklock.RWMutex, multi *zklock.MultiLock, s *zklock.Semaphore) {
 	_ = rw.RDo(ctx, func(context.Context) error { return work(ctx) })         // want `the context that RDo gives`
 	_, _ = rw.TryDo(ctx, func(context.Context) error { return work(ctx) })    // want `the context that TryDo gives`

@@ -1,7 +1,12 @@
 // Package zklock has the shapes of the real one.
 package zklock
 
-import "context"
+import (
+	"context"
+	"errors"
+)
+
+var ErrBusy = errors.New("busy")
 
 type (
 	Mutex     struct{}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+)
+
+// span is a part of the source code.
+type span struct{ from, to token.Pos }
+
+func (s span) has(n ast.Node) bool { return s.from <= n.Pos() && n.End() <= s.to }
+
+// branches finds the parts of a function that run without the lock, since err, the error of taking
+// it, is not nil there.
+type branches struct {
+	checker
+	err   types.Object
+	until token.Pos // where err is set again
+	found []span
+}
+
+// withoutLock returns the parts of in that run without the lock that assign takes.
+func (c checker) withoutLock(in ast.Node, assign *ast.AssignStmt) []span {
+	id, ok := assign.Lhs[2].(*ast.Ident)
+	if !ok || id.Name == "_" {
+		return nil
+	}
+	b := &branches{checker: c, err: c.TypesInfo.ObjectOf(id)}
+	b.until = b.setAfter(in, assign)
+	ast.Inspect(in, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BlockStmt:
+			b.list(n.List)
+		case *ast.CaseClause:
+			b.list(n.Body)
+		case *ast.CommClause:
+			b.list(n.Body)
+		case *ast.IfStmt:
+			b.choice(n)
+		case *ast.SwitchStmt:
+			b.cases(n)
+		}
+		return true
+	})
+	return b.found
+}
+
+// setAfter returns where err is set for the first time after assign, or the end of in.
+func (b *branches) setAfter(in ast.Node, assign *ast.AssignStmt) token.Pos {
+	first := in.End()
+	ast.Inspect(in, func(n ast.Node) bool {
+		again, ok := n.(*ast.AssignStmt)
+		if !ok || again.Pos() <= assign.Pos() || again.Pos() >= first {
+			return true
+		}
+		for _, e := range again.Lhs {
+			if id, ok := e.(*ast.Ident); ok && b.TypesInfo.ObjectOf(id) == b.err {
+				first = again.Pos()
+			}
+		}
+		return true
+	})
+	return first
+}
+
+func (b *branches) add(n ast.Node) { b.found = append(b.found, span{n.Pos(), n.End()}) }
+
+// list finds what follows an if err == nil that returns.
+func (b *branches) list(all []ast.Stmt) {
+	for i, s := range all {
+		held, ok := s.(*ast.IfStmt)
+		if !ok || !b.succeeded(held.Cond) || held.Else != nil || !leaves(held.Body.List) {
+			continue
+		}
+		if rest := all[i+1:]; len(rest) > 0 {
+			b.found = append(b.found, span{rest[0].Pos(), rest[len(rest)-1].End()})
+		}
+		return
+	}
+}
+
+// leaves reports whether a list of statements ends by leaving the function, or the loop.
+func leaves(all []ast.Stmt) bool {
+	if len(all) == 0 {
+		return false
+	}
+	switch all[len(all)-1].(type) {
+	case *ast.ReturnStmt, *ast.BranchStmt:
+		return true
+	}
+	return false
+}
+
+// choice finds the branch of an if that is without the lock.
+func (b *branches) choice(n *ast.IfStmt) {
+	switch {
+	case b.succeeded(n.Cond):
+		if n.Else != nil {
+			b.add(n.Else)
+		}
+	case b.failed(n.Cond):
+		b.add(n.Body)
+		if n.Else != nil && !b.isNil(n.Cond, token.NEQ) {
+			b.add(n.Else) // err may be another error there, or nil
+		}
+	}
+}
+
+// cases finds the clauses of a switch that are without the lock: those of an error, and all others
+// than that of err == nil.
+func (b *branches) cases(n *ast.SwitchStmt) {
+	tag, ok := n.Tag.(*ast.Ident)
+	if n.Pos() > b.until || n.Tag != nil && (!ok || b.TypesInfo.ObjectOf(tag) != b.err) {
+		return
+	}
+	holds := func(e ast.Expr) bool { return n.Tag == nil && b.succeeded(e) || n.Tag != nil && b.none(e) }
+	fails := func(e ast.Expr) bool { return n.Tag != nil || b.failed(e) }
+	var otherwise *ast.CaseClause // default, which runs after all others
+	held := false                 // a clause before has err == nil
+	for _, s := range n.Body.List {
+		clause := s.(*ast.CaseClause)
+		if clause.List == nil {
+			otherwise = clause
+			continue
+		}
+		with, without := false, true
+		for _, e := range clause.List {
+			with = with || holds(e)
+			without = without && !holds(e) && fails(e)
+		}
+		if held || without {
+			b.add(clause)
+		}
+		held = held || with
+	}
+	if held && otherwise != nil {
+		b.add(otherwise)
+	}
+}
+
+// succeeded reports whether cond is err == nil, of the error of taking the lock.
+func (b *branches) succeeded(cond ast.Expr) bool {
+	return cond.Pos() < b.until && b.isNil(cond, token.EQL)
+}
+
+// failed reports whether cond is that of an error: it mentions err, and is not err == nil.
+func (b *branches) failed(cond ast.Expr) bool {
+	mentioned := false
+	ast.Inspect(cond, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		mentioned = mentioned || ok && b.TypesInfo.ObjectOf(id) == b.err
+		return true
+	})
+	return mentioned && !b.isNil(cond, token.EQL)
+}
+
+// isNil reports whether cond compares err with nil by op.
+func (b *branches) isNil(cond ast.Expr, op token.Token) bool {
+	compared, ok := ast.Unparen(cond).(*ast.BinaryExpr)
+	if !ok || compared.Op != op {
+		return false
+	}
+	is := func(e ast.Expr) bool {
+		id, ok := ast.Unparen(e).(*ast.Ident)
+		return ok && b.TypesInfo.ObjectOf(id) == b.err
+	}
+	return is(compared.X) && b.none(compared.Y) || is(compared.Y) && b.none(compared.X)
+}
+
+// none reports whether e is nil.
+func (b *branches) none(e ast.Expr) bool { return b.TypesInfo.Types[e].IsNil() }

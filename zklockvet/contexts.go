@@ -1,0 +1,188 @@
+package main
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"strings"
+
+	"golang.org/x/tools/go/types/typeutil"
+)
+
+// source is where a context comes from: text names it, as the source code does, and root is the
+// variable that it belongs to, or nil. Two equal sources of one function are one context.
+type source struct {
+	text string
+	root *types.Var
+}
+
+// isContext reports whether e is a context.Context.
+func (c checker) isContext(e ast.Expr) bool {
+	t := c.TypesInfo.TypeOf(e)
+	return t != nil && t.String() == "context.Context"
+}
+
+// source returns where the context e comes from, or false if it is none, or one of this library:
+//   - a variable;
+//   - a struct's field, such as s.ctx;
+//   - a method of a variable, such as r.Context();
+//   - context.Background() and context.TODO().
+func (c checker) source(e ast.Expr) (source, bool) {
+	e = ast.Unparen(e)
+	if !c.isContext(e) {
+		return source{}, false
+	}
+	call, isCall := e.(*ast.CallExpr)
+	if !isCall {
+		root := c.root(e)
+		return source{types.ExprString(e), root}, root != nil
+	}
+	f, ok := typeutil.Callee(c.TypesInfo, call).(*types.Func)
+	if !ok || len(call.Args) > 0 || f.Pkg() == nil || ours(f.Pkg()) {
+		return source{}, false
+	}
+	if f.Signature().Recv() == nil {
+		name := f.FullName()
+		return source{text: name + "()"}, name == "context.Background" || name == "context.TODO"
+	}
+	method, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	if !ok || f.Name() != "Context" {
+		return source{}, false
+	}
+	root := c.root(method.X)
+	return source{types.ExprString(e), root}, root != nil
+}
+
+// ours reports whether a package is of this library: its contexts may be those of a lock.
+func ours(pkg *types.Package) bool {
+	return pkg.Path() == module || strings.HasPrefix(pkg.Path(), module+"/")
+}
+
+// root returns the variable to which the names, fields and pointers of e lead, or nil.
+func (c checker) root(e ast.Expr) *types.Var {
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		v, _ := c.TypesInfo.ObjectOf(e).(*types.Var)
+		return v
+	case *ast.StarExpr:
+		return c.root(e.X)
+	case *ast.SelectorExpr:
+		if c.TypesInfo.Selections[e] == nil { // another package's variable
+			return c.root(e.Sel)
+		}
+		return c.root(e.X)
+	}
+	return nil
+}
+
+// origins are what the variables of one function, and their fields, are set to.
+type origins struct {
+	checker
+	fn  *ast.FuncLit
+	set map[*types.Var][]setting
+}
+
+// setting is one assignment to a variable or to a field of it.
+type setting struct {
+	to    string   // as the source code names it
+	value ast.Expr // nil: unknown, such as one of a call's several results
+}
+
+// newOrigins reads the assignments of fn.
+func (c checker) newOrigins(fn *ast.FuncLit) origins {
+	o := origins{c, fn, map[*types.Var][]setting{}}
+	ast.Inspect(fn.Body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			o.assign(n.Lhs, n.Rhs)
+		case *ast.ValueSpec:
+			names := make([]ast.Expr, len(n.Names))
+			for i, name := range n.Names {
+				names[i] = name
+			}
+			o.assign(names, n.Values)
+		case *ast.RangeStmt:
+			o.assign([]ast.Expr{n.Key, n.Value}, nil)
+		case *ast.UnaryExpr:
+			if n.Op == token.AND { // may be set through the pointer
+				o.assign([]ast.Expr{n.X}, nil)
+			}
+		}
+		return true
+	})
+	return o
+}
+
+func (o origins) assign(to, from []ast.Expr) {
+	for i, e := range to {
+		v := o.root(e)
+		if v == nil {
+			continue
+		}
+		var value ast.Expr
+		switch {
+		case len(from) == len(to):
+			value = from[i]
+		case len(from) == 1 && i == 0: // ctx, cancel := context.WithTimeout(…)
+			value = from[0]
+		}
+		o.set[v] = append(o.set[v], setting{strings.TrimPrefix(types.ExprString(e), "*"), value})
+	}
+}
+
+// settings returns the assignments that change s. That of a context derived from s is none.
+func (o origins) settings(s source) (all []setting) {
+	for _, one := range o.set[s.root] {
+		parent := o.derivedFrom(one.value)
+		if parent != nil && types.ExprString(parent) == s.text {
+			continue
+		}
+		if s.text == one.to || strings.HasPrefix(s.text, one.to+".") {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// outside returns where e comes from if that is certainly not the lock's context: from outside the
+// function, or from nowhere. A variable of the function is followed if it is set once.
+func (o origins) outside(e ast.Expr) (source, bool) {
+	e = ast.Unparen(e)
+	if parent := o.derivedFrom(e); parent != nil {
+		return o.outside(parent)
+	}
+	s, ok := o.source(e)
+	if !ok || s.root == nil {
+		return s, ok
+	}
+	set := o.settings(s)
+	if s.root.Pos() < o.fn.Pos() || s.root.Pos() > o.fn.End() {
+		return s, len(set) == 0
+	}
+	if _, name := e.(*ast.Ident); !name || len(set) != 1 || set[0].value == nil {
+		return source{}, false
+	}
+	from, ok := o.outside(set[0].value)
+	return from, ok && !o.reportedBefore(set[0].value, from)
+}
+
+// reportedBefore reports whether e derives its context from that of s in a call that has a report of
+// its own. A context that derives from nothing, as that of a cleanup may, is reported where work
+// uses it.
+func (o origins) reportedBefore(e ast.Expr, s source) bool {
+	return s.root != nil && o.derivedFrom(e) != nil
+}
+
+// derivedFrom returns the parent of a context that a function of package context derives, or nil.
+func (o origins) derivedFrom(e ast.Expr) ast.Expr {
+	call, ok := ast.Unparen(e).(*ast.CallExpr)
+	if !ok || len(call.Args) == 0 {
+		return nil
+	}
+	f, ok := typeutil.Callee(o.TypesInfo, call).(*types.Func)
+	if !ok || f.Pkg() == nil || f.Pkg().Path() != "context" ||
+		!strings.HasPrefix(f.Name(), "With") || f.Name() == "WithoutCancel" {
+		return nil
+	}
+	return call.Args[0]
+}
