@@ -234,10 +234,11 @@ func refusing(t *testing.T, answers map[string]string) (addr string) {
 
 func TestAServerThatRefusesSessionsIsFoundWithTheReasonThatItGives(t *testing.T) {
 	const (
-		idle    = "This ZooKeeper instance is not currently serving requests\n"
-		lonely  = "Zookeeper version: 3.9.3-x, built on y\nMode: read-only\nNode count: 5\n"
-		quorum  = "the server serves no requests: it has no quorum"
-		reads   = "the server is read-only: it has no quorum, and serves only clients that ask for reads alone"
+		idle   = "This ZooKeeper instance is not currently serving requests\n"
+		lonely = "Zookeeper version: 3.9.3-x, built on y\nMode: read-only\nNode count: 5\n"
+		quorum = "the server serves no requests: it has no quorum"
+		reads  = "the server is read-only: it has no quorum, " +
+			"and serves only clients that ask for reads alone"
 		guesses = "closed the connection without an answer to the handshake: " +
 			"no quorum, too many clients, or a port that wants TLS?"
 	)
@@ -246,8 +247,8 @@ func TestAServerThatRefusesSessionsIsFoundWithTheReasonThatItGives(t *testing.T)
 		reason  string
 		mode    string
 	}{
-		"no quorum":                 {map[string]string{"srvr": idle, "conf": idle, "isro": "null"}, quorum, ""},
-		"read-only":                 {map[string]string{"srvr": lonely, "isro": "ro"}, reads, "read-only"},
+		"no quorum":                 {map[string]string{"srvr": idle, "conf": idle}, quorum, ""},
+		"read-only":                 {map[string]string{"srvr": lonely}, reads, "read-only"},
 		"read-only, srvr is closed": {map[string]string{"isro": "ro"}, reads, "read-only"},
 		"every word is closed":      {nil, guesses, ""},
 	} {

@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -50,4 +51,20 @@ func TestRealServersWithClosedFourLetterWordsTellByWhatTheyGrant(t *testing.T) {
 	found(t, r, doctor.Danger, "takes no request of 1048575 bytes")
 	found(t, r, doctor.Note, "can't tell tick: four-letter word conf is not in the server's 4lw.commands.whitelist")
 	assert.NotContains(t, strings.Join(v.Unknown, " "), "version")
+}
+
+func TestARealServerThatIsReadOnlyIsReportedAsThat(t *testing.T) {
+	e := ensemble.Start(t, 3, ensemble.WithJVM("-Dreadonlymode.enabled=true"))
+	e.NeedControl(t)
+	alone := e.Followers(t)[0]
+	e.Isolate(alone)
+	ensemble.Until(t, time.Minute, "a read-only server", func() error {
+		if mode := alone.Mode(); mode != "read-only" {
+			return fmt.Errorf("it is %q", mode)
+		}
+		return nil
+	})
+	r := examine(t, alone.Addr(), doctor.Config{})
+	assert.Equal(t, "read-only", r.Servers[0].Mode)
+	found(t, r, doctor.Warning, "the server is read-only: it has no quorum")
 }

@@ -134,8 +134,8 @@ func (v *Server) unknown(what string, why error) {
 	v.Unknown = append(v.Unknown, what+": "+said(why))
 }
 
-// words asks what only four-letter words tell, or the admin port. It returns errNoQuorum if they say
-// that there is none.
+// words asks what only four-letter words tell, or the admin port. It returns errNoQuorum if they
+// say that there is none.
 func (x *examination) words(ctx context.Context, v *Server) (refusal error) {
 	srvr, err := session.FourLetter(ctx, x.Session, v.Addr, "srvr")
 	if err == nil {
