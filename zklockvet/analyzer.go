@@ -134,7 +134,8 @@ func (c checker) outerContext(do *ast.CallExpr, fn *ast.FuncLit) {
 			if !ok || o.reportedBefore(arg, s) || s.root == nil && o.derivedFrom(call) != nil {
 				continue
 			}
-			c.Reportf(arg.Pos(), "%s does not end when the lock is lost: use the context that %s gives its function", s.text, name)
+			c.Reportf(arg.Pos(), "%s does not end when the lock is lost: "+
+				"use the context that %s gives its function", s.text, name)
 		}
 		return true
 	})
@@ -183,9 +184,13 @@ func (c checker) lostContext(assign *ast.AssignStmt, lock *ast.CallExpr, in ast.
 		return true
 	})
 	if u.used != nil && !u.watched {
-		c.Reportf(u.used.Pos(), "%s does not end when the lock is lost: use the context that %s returns", from.text, typeutil.Callee(c.TypesInfo, lock).Name())
+		c.Reportf(u.used.Pos(), "%s does not end when the lock is lost: "+
+			"use the context that %s returns", from.text, typeutil.Callee(c.TypesInfo, lock).Name())
 	}
 }
+
+// watches are the methods of a hold by which work sees its loss.
+var watches = []string{"Context", "Err", "Check", "SafeUntil"}
 
 // usage is what a function does with a hold, and with the context that Lock was called with.
 type usage struct {
@@ -212,14 +217,15 @@ func (u *usage) see(n ast.Node) {
 	case *ast.DeferStmt:
 		u.deferred = n.End()
 	case *ast.AssignStmt:
-		u.watched = u.watched || slices.ContainsFunc(n.Rhs, u.isHeld) // perhaps, by somebody else; and so on
+		// Where the hold is kept, somebody else may look at it; so in the cases below.
+		u.watched = u.watched || slices.ContainsFunc(n.Rhs, u.isHeld)
 	case *ast.CompositeLit:
 		u.watched = u.watched || slices.ContainsFunc(n.Elts, u.isHeld)
 	case *ast.KeyValueExpr:
 		u.watched = u.watched || u.isHeld(n.Value)
 	case *ast.SelectorExpr:
 		if u.isHeld(n.X) {
-			u.watched = u.watched || slices.Contains([]string{"Context", "Err", "Check", "SafeUntil"}, n.Sel.Name)
+			u.watched = u.watched || slices.Contains(watches, n.Sel.Name)
 			u.released = u.released || n.Sel.Name == "Unlock" && n.Pos() > u.deferred
 		}
 	case *ast.CallExpr:
@@ -230,7 +236,8 @@ func (u *usage) see(n ast.Node) {
 	}
 }
 
-// call notes the first work with the context. A deferred call is none: it may run after the release.
+// call notes the first work with the context. A deferred call is none: it may run after the
+// release.
 func (u *usage) call(n *ast.CallExpr) {
 	if u.used != nil || u.released || n.Pos() < max(u.after, u.deferred) || u.needsNoLock(n) {
 		return

@@ -114,7 +114,10 @@ func (b *branches) cases(n *ast.SwitchStmt) {
 	if n.Pos() > b.until || n.Tag != nil && (!ok || b.TypesInfo.ObjectOf(tag) != b.err) {
 		return
 	}
-	holds := func(e ast.Expr) bool { return n.Tag == nil && b.succeeded(e) || n.Tag != nil && b.none(e) }
+	holds := b.succeeded
+	if n.Tag != nil {
+		holds = b.none
+	}
 	fails := func(e ast.Expr) bool { return n.Tag != nil || b.failed(e) }
 	var otherwise *ast.CaseClause // default, which runs after all others
 	held := false                 // a clause before has err == nil

@@ -166,8 +166,8 @@ func (o origins) outside(e ast.Expr) (source, bool) {
 	return from, ok && !o.reportedBefore(set[0].value, from)
 }
 
-// reportedBefore reports whether e derives its context from that of s in a call that has a report of
-// its own. A context that derives from nothing, as that of a cleanup may, is reported where work
+// reportedBefore reports whether e derives its context from that of s in a call that has a report
+// of its own. A context that derives from nothing, as that of a cleanup may, is reported where work
 // uses it.
 func (o origins) reportedBefore(e ast.Expr, s source) bool {
 	return s.root != nil && o.derivedFrom(e) != nil

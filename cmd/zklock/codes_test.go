@@ -31,7 +31,9 @@ func TestZklockEndsWithTheCodesOfItsTable(t *testing.T) {
 		{"0-255", 0, func() *process { return run("/l", "true") }},
 		{"0-255", 255, func() *process { return run("/l", testCommand, "exit", "255") }},
 		{"0-255", 128 + 9, func() *process { return run("/l", "sh", "-c", "kill -9 $$") }},
-		{"1", exitFailed, func() *process { return launch(t, s.Addr(), "done", "--forget", "k", "/l") }},
+		{"1", exitFailed, func() *process {
+			return launch(t, s.Addr(), "done", "--forget", "k", "/l")
+		}},
 		{"64", exitUsage, func() *process { return run("relative", "true") }},
 		{"69", exitUnreachable, func() *process {
 			return launch(t, "127.0.0.1:1", "run", "--connect-timeout", "300ms", "/l", "--", "true")

@@ -9,8 +9,8 @@ import (
 // fileFlags are the flags whose values name local files.
 var fileFlags = []string{"auth-file", "tls-ca", "tls-cert", "tls-key"}
 
-// completeFiles has a shell offer local files only where files are meant. Without it, cobra has them
-// offered for znodes' paths, and for the values of all flags.
+// completeFiles has a shell offer local files only where files are meant. Without it, cobra has
+// them offered for znodes' paths, and for the values of all flags.
 func completeFiles(root *cobra.Command) {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	for _, name := range fileFlags {
@@ -26,9 +26,11 @@ func files(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCom
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// completeCommand completes PATH -- COMMAND [ARG…]: files only behind the --. It looks for that in
-// the words of the command line, since cobra adds a -- of its own before it asks.
-func (a *app) completeCommand(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// completeCommand completes PATH -- COMMAND [ARG…]: files only behind the --. It looks for that
+// in the words of the command line, since cobra adds a -- of its own before it asks.
+func (a *app) completeCommand(
+	*cobra.Command, []string, string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if slices.Contains(a.words[:max(len(a.words)-1, 0)], "--") {
 		return nil, cobra.ShellCompDirectiveDefault
 	}

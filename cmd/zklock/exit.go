@@ -42,11 +42,12 @@ const exitTable = `Exit codes:
   128+N  signal N arrived while waiting`
 
 // exitRules says which code the commands end with that run no command of the user.
-const exitRules = `ls, queue, leader, done and prune end with 0 when they could look, also when there is nothing to show: standard error says
-so then, except with --quiet. evict, resize and done --forget end with 1 when what they would change is not there.
+const exitRules = `ls, queue, leader, done and prune end with 0 when they could look, also when
+there is nothing to show: standard error says so then, except with --quiet. evict, resize and
+done --forget end with 1 when what they would change is not there.
 
-doctor ends with 69 when no server serves this client, with 1 when it finds another danger (locks are not safe, or don't
-work), and with 0 when it finds none, even with warnings.`
+doctor ends with 69 when no server serves this client, with 1 when it finds another danger (locks
+are not safe, or don't work), and with 0 when it finds none, even with warnings.`
 
 // exitError is an error with an exit code of its own. Without a message nothing is printed.
 type exitError struct {

@@ -28,9 +28,9 @@ func (a *app) leaderCommand() *cobra.Command {
 		Use:     "leader [flags] PATH",
 		GroupID: groupLook,
 		Short:   "Show the leader, and every change with --follow",
-		Long: `Show the leader of the election at PATH and its value. When there is no leader, standard error says so, and standard output
-stays empty. With --follow it shows every change, including that there is no leader, until it is interrupted or nobody reads
-its output any more.`,
+		Long: `Show the leader of the election at PATH and its value. When there is no leader,
+standard error says so, and standard output stays empty. With --follow it shows every change,
+including that there is no leader, until it is interrupted or nobody reads its output any more.`,
 		Example: `  zklock leader /elections/scheduler
   zklock leader --follow --json /elections/scheduler`,
 		Args: onePath,

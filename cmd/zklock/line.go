@@ -21,9 +21,9 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// line shows on a terminal, in one line that is removed when the wait ends, what is waited for, how long the wait has
-// lasted, the place in line and the contender ahead. The lock itself watches only its predecessor; so line reads the queue's names once a
-// second.
+// line shows on a terminal, in one line that is removed when the wait ends, what is waited for, how
+// long the wait has lasted, the place in line and the contender ahead. The lock itself watches only
+// its predecessor; so line reads the queue's names once a second.
 type line struct {
 	out   io.Writer
 	path  string
@@ -44,7 +44,8 @@ type line struct {
 }
 
 func (a *app) newLine(path string) *line {
-	return &line{out: a.err, path: path, doing: "connecting", began: time.Now(), shown: !a.quiet && term.IsTerminal(int(os.Stderr.Fd()))}
+	shown := !a.quiet && term.IsTerminal(int(os.Stderr.Fd()))
+	return &line{out: a.err, path: path, doing: "connecting", began: time.Now(), shown: shown}
 }
 
 // telling calls fn, which is doing something that may take long, and shows that meanwhile.

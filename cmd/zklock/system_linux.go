@@ -30,7 +30,8 @@ func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) 
 func ownProgram() (string, error) { return "/proc/self/exe", nil }
 
 // noProgram says what to do when that file is missing.
-const noProgram = "zklock needs /proc: mount it, in a chroot or container too (mount -t proc proc /proc)"
+const noProgram = "zklock needs /proc: mount it, " +
+	"in a chroot or container too (mount -t proc proc /proc)"
 
 // lastSignal is the greatest signal number there is.
 const lastSignal = 64

@@ -97,8 +97,9 @@ when standard input and output are the terminal, and otherwise, in a pipeline, f
 Ctrl-Z stops both, and the lease runs out: after fg or bg the command continues if zklock still holds the lock, and is killed
 if not.
 
-While zklock waits with standard error on a terminal, one line there shows the place in line and the contender ahead, or that
-no server has answered yet; it is removed when the wait ends. --quiet turns it off.`},
+While zklock waits with standard error on a terminal, one line there shows the place in line and the
+contender ahead, or that no server has answered yet; it is removed when the wait ends. --quiet turns
+it off.`},
 	{"interop", "Locks of other clients on the same path", `zklock's plain lock is Apache Curator's InterProcessMutex, go-zookeeper's zk.Lock and this library's Mutex: they exclude
 each other on one path. --shared and --exclusive are Curator's InterProcessReadWriteLock and this library's RWMutex; -n and
 --of its Semaphore; elect its Election. Kazoo's Lock joins with a subclass that sets _NODE_NAME = "-lock-" and

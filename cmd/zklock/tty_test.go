@@ -229,12 +229,12 @@ func TestThePlaceInLineIsShownLiveAndRemoved(t *testing.T) {
 	c.exits(0)
 }
 
-// An ensemble of which no server answers: each command that asks it something says what it waits for.
+// No server of the ensemble answers: each command that asks for something says what it waits for.
 func TestEveryCommandSaysOnATerminalThatNoServerHasAnsweredYet(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"ls", "/"}, {"queue", "/l"}, {"leader", "/l"}, {"leader", "--follow", "/l"}, {"done", "/l"},
-		{"prune", "/l"}, {"evict", "/l", "--token", "1"}, {"resize", "/l", "1"}, {"hold", "/l"},
+		{"ls", "/"}, {"queue", "/l"}, {"leader", "/l"}, {"leader", "--follow", "/l"},
+		{"done", "/l"}, {"prune", "/l"}, {"evict", "/l", "--token", "1"}, {"resize", "/l", "1"}, {"hold", "/l"},
 		{"run", "/l", "--", "true"}, {"elect", "/l", "--", "true"}, {"doctor", "/l"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {

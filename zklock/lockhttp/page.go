@@ -27,8 +27,9 @@ var policy = func() string {
 }()
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"base": path.Base, "shown": shown, "whole": whole, "said": said, "age": age, "left": left, "stamp": stamp,
-	"text": func(b []byte) string { return string(b) },
+	"base": path.Base, "shown": shown, "whole": whole, "said": said, "age": age, "left": left,
+	"stamp": stamp,
+	"text":  func(b []byte) string { return string(b) },
 }).Parse(pageText))
 
 // pageData is what the template shows.

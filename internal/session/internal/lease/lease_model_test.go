@@ -312,13 +312,13 @@ func (w *world) trouble() {
 	w.after(w.upTo(2*w.timeout), w.trouble)
 }
 
-// check compares the lease with what the leader knows. It does so by the client's clock: the instants
-// of a lease that has not begun are zero, and too far from the others for a time.Duration.
+// check compares the lease with what the leader knows. It does so by the client's clock: the
+// instants of a lease that has not begun are zero, and too far from the others for a time.Duration.
 func (w *world) check() error {
 	expiry := w.clientAt(w.expiry)
 	if safe := w.lease.SafeUntil(); safe.After(expiry.Add(time.Microsecond)) {
-		return fmt.Errorf("at %v the lease is said to be safe for %v after the leader ends the session, at %v",
-			w.now, safe.Sub(expiry), w.expiry)
+		return fmt.Errorf("at %v the lease is said to be safe for %v "+
+			"after the leader ends the session, at %v", w.now, safe.Sub(expiry), w.expiry)
 	}
 	if n := w.lease.Marks(); n > lease.MaxMarks {
 		return fmt.Errorf("%d marks", n)
