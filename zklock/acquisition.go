@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/queue"
 )
@@ -127,7 +130,7 @@ func (a *acquisition) release(ctx context.Context) error {
 		a.endLost(cause) // Guard may not have reported it yet
 	}
 	if !a.end(released, ErrUnlocked) {
-		a.c.unreleased(a.ticket, a.leave(ctx))
+		_ = a.leave(ctx) // the deletion goes on
 		return a.ended()
 	}
 	defer a.c.ends.Done()
@@ -136,9 +139,7 @@ func (a *acquisition) release(ctx context.Context) error {
 	case errors.Is(err, queue.ErrGone):
 		err = ErrNodeDeleted
 	case errors.Is(err, queue.ErrTaken):
-		err = fmt.Errorf("%w, and the other places are being given up: %w", ErrNodeDeleted, err)
-	default:
-		a.c.unreleased(a.ticket, err)
+		err = fmt.Errorf("%w, and the other places are being given up: %w", ErrNodeDeleted, hide(err, zk.ErrNoAuth))
 	}
 	level, event := slog.LevelDebug, "lock released"
 	if a.info.Kind == KindElection {
@@ -152,10 +153,11 @@ func (a *acquisition) release(ctx context.Context) error {
 // before the clock is read. If the lease has expired by then, the session's end deleted the znode: the cause is
 // ErrLeaseExpired.
 func (a *acquisition) endLost(cause error) {
-	if errors.Is(cause, queue.ErrGone) {
-		if cause = a.ticket.Session().Alive(); cause == nil {
-			cause = ErrNodeDeleted
-		}
+	switch {
+	case errors.Is(cause, queue.ErrGone):
+		cause = cmp.Or(a.ticket.Session().Alive(), error(ErrNodeDeleted))
+	case errors.Is(cause, queue.ErrUnexplained):
+		cause = cmp.Or(a.ticket.Session().Alive(), error(ErrNodeGone))
 	}
 	if a.end(lost, cause) {
 		a.tellLost(cause)
@@ -169,7 +171,7 @@ func (a *acquisition) expire() {
 		return // the release, which came first, leaves the ticket
 	}
 	a.ticket.Session().Go(func(ctx context.Context) {
-		a.c.unreleased(a.ticket, a.leave(ctx))
+		_ = a.leave(ctx) // the deletion goes on
 	})
 	if first {
 		a.tellLost(ErrMaxHold) // last: the hook may take its time
@@ -252,7 +254,9 @@ func (a *acquisition) live() bool {
 	return a.liveLocked()
 }
 
-func (a *acquisition) liveLocked() bool { return len(a.holds) > 0 && a.endedLocked() == nil }
+func (a *acquisition) liveLocked() bool {
+	return len(a.holds) > 0 && a.endedLocked() == nil && a.ticket.Deleted() == nil
+}
 
 func (a *acquisition) endedLocked() error {
 	if a.state != held {

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	zksession "github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/text"
@@ -165,16 +163,5 @@ func (c *Client) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// giveUp leaves a ticket that is no longer wanted. If ctx ends, the deletion goes on in the background.
-func (c *Client) giveUp(ctx context.Context, t ticket) {
-	c.unreleased(t, t.Leave(ctx))
-}
-
-// unreleased warns of a ticket whose Leave was refused: the lock stays taken until somebody mends the
-// access list. After any other error there is nothing to do: the deletion goes on.
-func (c *Client) unreleased(t ticket, err error) {
-	if errors.Is(err, zk.ErrNoAuth) {
-		c.log.Warn("zklock: a znode can't be deleted, and the lock stays taken until it can: grant DELETE at the lock's path; "+
-			"the deletion is repeated", "node", t.Nodes()[0], "error", err)
-	}
-}
+// giveUp leaves a ticket that is no longer wanted. Whatever it returns, the deletion goes on in the background.
+func (c *Client) giveUp(ctx context.Context, t ticket) { _ = t.Leave(ctx) }

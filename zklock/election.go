@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -116,13 +117,22 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		case ctx.Err() != nil, errors.Is(cause, ErrClosed):
 			return e.fail("run", e.c.ended(ctx, err))
 		}
-		if leadErr != nil && !failure.IsOne(leadErr, context.Canceled, ErrLost) { // more than the end of its context
+		if leadErr != nil && !isOnlyEnd(leadErr) {
 			c.tell(slog.LevelWarn, "lead failed after its term was lost; the campaign begins again", c.opts.hooks.LeadFailed, l.a.after(leadErr))
 		}
 		if time.Since(began) < time.Second { // a term that is lost at once must not spin
 			c.rest(ctx, 100*time.Millisecond)
 		}
 	}
+}
+
+// isOnlyEnd reports whether err, which lead returned after its term was lost, is no more than the end of its context. One of
+// several joined errors may be more.
+func isOnlyEnd(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the join itself
+		return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !isOnlyEnd(one) })
+	}
+	return failure.IsOne(err, context.Canceled, ErrLost)
 }
 
 // hopeless reports whether every further campaign, or read of an observer, would fail with err as well. What else a server

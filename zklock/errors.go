@@ -19,7 +19,7 @@ import (
 var (
 	// ErrUnlocked says that the hold was released by Unlock. It does not match ErrLost.
 	ErrUnlocked = errors.New("zklock: unlocked")
-	// ErrLost matches every end that the holder did not ask for: the four below, and ErrAuth.
+	// ErrLost matches every end that the holder did not ask for: the five below, and ErrAuth.
 	ErrLost = session.ErrLost
 	// ErrSessionExpired says that the ensemble ended the session.
 	ErrSessionExpired = session.ErrExpired
@@ -27,6 +27,9 @@ var (
 	ErrLeaseExpired = session.ErrLeaseExpired
 	// ErrNodeDeleted says that another client deleted the hold's znode, as admin.Evict does, or ended its session by force.
 	ErrNodeDeleted error = failure.Loss("zklock: the lock's znode was deleted by somebody else")
+	// ErrNodeGone says that the hold's znode is gone, and that no server has said in time whether another client deleted it or the
+	// ensemble ended the session.
+	ErrNodeGone error = failure.Loss("zklock: the lock's znode is gone: it was deleted by somebody else, or with the session")
 	// ErrMaxHold says that WithMaxHold's time was over.
 	ErrMaxHold error = failure.Loss("zklock: held for longer than the maximum")
 )

@@ -26,7 +26,8 @@ type Token int64
 // Hold is one acquisition of one lock. Its methods may be called concurrently.
 type Hold struct {
 	a      *acquisition
-	ctx    leaseContext // of the hold alone; made once by bind, as what follows
+	caller context.Context // that Lock was called with
+	ctx    leaseContext    // of the hold alone; made once by bind, as what follows
 	cancel context.CancelCauseFunc
 	work   *leaseContext // ends with the caller's context too
 	forget func()        // ends what ties work to the caller's context
@@ -38,7 +39,7 @@ type Hold struct {
 // context that Lock was called with.
 func (h *Hold) bind(a *acquisition, caller context.Context) {
 	s := a.ticket.Session()
-	h.a, h.ctx.s = a, s
+	h.a, h.caller, h.ctx.s = a, caller, s
 	h.ctx.Context, h.cancel = context.WithCancelCause(holdContext{s.Context(), caller, h})
 	h.work, h.forget = &h.ctx, func() {}
 	if caller.Done() == nil {
@@ -199,6 +200,12 @@ func (h *Hold) Unlock() error {
 func (h *Hold) unlock() (lost, refused error) {
 	if !h.released.CompareAndSwap(false, true) {
 		return ErrUnlocked, nil
+	}
+	if explained := h.a.ticket.Deleted(); explained != nil {
+		select { // soon: then Err says why the lock is lost
+		case <-explained:
+		case <-h.ctx.Context.Done(): // this may be the hook that is told of the loss
+		}
 	}
 	lost = h.Err()
 	last := h.a.drop(h)

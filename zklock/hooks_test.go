@@ -295,6 +295,7 @@ func TestAReleaseThatTheEnsembleRefusesIsLogged(t *testing.T) {
 		c := s.Client(zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
 		h := s.Take(c.Mutex("/l", zklock.WithACL(zk.WorldACL(zk.PermRead|zk.PermCreate)...)).Lock)
 		require.ErrorIs(s, h.Unlock(), zk.ErrNoAuth)
+		synctest.Wait()
 		require.NoError(s, c.Close())
 		require.Contains(s, log.String(), "a znode can't be deleted, and the lock stays taken until it can")
 	})
@@ -350,4 +351,43 @@ func TestScenario70_NobodyWaitsForAHookThatIsToldOfALoss(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A log's handler that takes warnings alone, as slog's default often does, and does not return. It is
+// called while the call waits.
+func TestAWarningThatDoesNotReturnEndsTheWait(t *testing.T) {
+	const node = "/l/_c_00000000-0000-4000-8000-000000000000-lock-0000000000"
+	for name, oops := range map[string]func(){"panics": func() { panic("oops") }, "ends its goroutine": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+				require.NoError(t, srv.Create("/l", nil))
+				require.NoError(t, srv.Create(node, nil))
+				c := locktest.Dial(t, srv, zklock.WithLogger(slog.New(warnHandler{slog.DiscardHandler, oops})))
+				ended := make(chan any)
+				began := time.Now()
+				go func() {
+					defer close(ended)
+					defer func() { _ = recover() }()
+					_, _, _ = c.Mutex("/l").Lock(t.Context())
+				}()
+				<-ended
+				require.Less(t, time.Since(began), time.Second)
+				synctest.Wait()
+				require.Len(t, srv.Children("/l"), 1, "the place was given up")
+			})
+		})
+	}
+}
+
+// warnHandler is a log's handler that calls oops for each warning, and wants nothing else.
+type warnHandler struct {
+	slog.Handler
+	oops func()
+}
+
+func (h warnHandler) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+func (h warnHandler) Handle(context.Context, slog.Record) error {
+	h.oops()
+	return nil
 }

@@ -110,7 +110,7 @@ func (l *lock) newWaiting(ctx context.Context, info LockInfo) *waiting {
 	if l.o.waitSet && l.o.wait == 0 {
 		info.Try = true
 	}
-	return &waiting{c: l.c, caller: ctx, info: info, since: time.Now(), cancel: func() {}}
+	return &waiting{c: l.c, caller: ctx, info: info, since: time.Now(), cancel: func() {}, tells: l.c.tellsWaits(ctx)}
 }
 
 // bound returns the context of w's wait, which ends with ctx, and when the call has taken as long as
@@ -123,7 +123,7 @@ func (l *lock) bound(ctx context.Context, w *waiting) (context.Context, context.
 	case l.o.waitSet:
 		w.limit = l.o.wait
 		ctx, w.cancel = context.WithTimeoutCause(ctx, w.limit, errWaited)
-	case l.c.tellsWaits(ctx):
+	case w.tells:
 		ctx, w.cancel = context.WithCancel(ctx)
 	}
 	return ctx, w.cancel
@@ -132,11 +132,15 @@ func (l *lock) bound(ctx context.Context, w *waiting) (context.Context, context.
 // tryLimit returns how long a try may take. It waits for no other contender, but a server may be away
 // or without a leader: half a session timeout is enough to reach another one.
 func (c *Client) tryLimit() time.Duration {
-	return min(c.present.Load().session.Timeout()/2, maxTry)
+	return min(max(c.present.Load().session.Timeout()/2, minTry), maxTry)
 }
 
-// maxTry bounds tryLimit: whoever tries does not want to wait.
-const maxTry = 5 * time.Second
+// minTry and maxTry bound tryLimit. A program that tries does not want to wait, but the client's next
+// session may be opened only after a pause of a second (Client.keep).
+const (
+	minTry = 2 * time.Second
+	maxTry = 5 * time.Second
+)
 
 // holdFor returns a hold for the call w.
 func (l *lock) holdFor(ctx context.Context, w *waiting) (*Hold, error) {
@@ -309,14 +313,17 @@ func (l *lock) explain(ctx context.Context, w *waiting, err error) error {
 	return err
 }
 
-// gaveUp returns the error of a call that has taken as long as it may, d, and ended with err.
+// gaveUp returns the error of a call that has taken as long as it may, d, and ended with err. Of err
+// only the text is kept: the deadline in it is not the caller's, and a session's end no lost lock.
 func gaveUp(d time.Duration, err error) error {
-	err = hide(err, context.DeadlineExceeded)
-	if errors.Is(err, ErrUnreachable) {
-		return fmt.Errorf("gave up after %v: %w", d, err)
-	}
-	return fmt.Errorf("%w: gave up after %v: %w", ErrUnreachable, d, err)
+	return unansweredError(fmt.Sprintf("gave up after %v: %s", d, bare(err)))
 }
+
+// unansweredError is ErrUnreachable with a text.
+type unansweredError string
+
+func (e unansweredError) Error() string        { return string(e) }
+func (e unansweredError) Is(target error) bool { return target == ErrUnreachable }
 
 // withSession runs fn in the current session, for a call that takes no place in line.
 func (l *lock) withSession(ctx context.Context, op string, fn func(*session.Session) error) error {

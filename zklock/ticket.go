@@ -15,6 +15,7 @@ type ticket interface {
 	Nodes() []string
 	Czxid() int64
 	Guard(lost func(error))          // reports a loss, from now on
+	Deleted() <-chan struct{}        // nil, or a deletion was reported, and is explained when this is closed
 	Check(ctx context.Context) error // asks whether it is still ours
 	SetData(context.Context, []byte) error
 	Multi(ctx context.Context, mayWrite func() error, ops ...session.Op) ([]zk.MultiResponse, error)

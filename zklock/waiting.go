@@ -21,6 +21,7 @@ type waiting struct {
 	caller context.Context    // of the call
 	cancel context.CancelFunc // ends the wait
 	limit  time.Duration      // the longest that the call may take; 0: as long as caller lasts
+	tells  bool               // a user's function is told of the wait
 
 	// Guarded by inUse.mu; only the call's goroutine writes them.
 	line    queue.Line
@@ -73,7 +74,7 @@ func (w *waiting) Queued(l queue.Line) {
 
 // tell reports an event of the wait.
 func (w *waiting) tell(event string, hook func(LockInfo), i LockInfo) {
-	if hook != nil || w.c.log.Enabled(i.Context, slog.LevelDebug) {
+	if w.tells {
 		w.callUser(func() { w.c.tell(slog.LevelDebug, event, hook, i) })
 	}
 }
@@ -85,9 +86,10 @@ func (w *waiting) queued() LockInfo {
 	return i
 }
 
-// Warn logs a warning about the line.
-func (w *waiting) Warn(message string, args ...any) {
+// Warn logs a warning about the line. It returns false if the log's handler has not returned.
+func (w *waiting) Warn(message string, args ...any) bool {
 	w.callUser(func() { w.c.log.Warn("zklock: "+message, append([]any{"path", w.info.Path}, args...)...) })
+	return w.aborted == nil
 }
 
 // Retried notes that a step has failed and is made again, and reports it.

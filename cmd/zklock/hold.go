@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
 	"github.com/zklock/locker/zklock"
@@ -60,7 +62,11 @@ func (a *app) hold(l *lockFlags, path string) error {
 			return err
 		}
 		defer func() { // if that takes too long, the end of the session, which is closed next, releases the lock
-			if lost := h.Unlock(); lost != nil {
+			lost := h.Unlock()
+			switch {
+			case errors.Is(lost, zk.ErrNoAuth): // the lock was ours until now
+				notice(a.err, "%v", bare{lost})
+			case lost != nil:
 				err = lostError(lost)
 			}
 		}()

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklock/locker/zklock"
 )
 
@@ -33,7 +35,12 @@ func (a *app) holding(onLoss string, take taker) section {
 		_, err = fn(h)
 		told := codeOf(err) == exitLost || h.Err() != nil && onLoss == lossIgnore
 		// If the release takes too long, the end of the session, which is closed next, releases the lock.
-		if lost := h.Unlock(); lost == nil || told {
+		lost := h.Unlock()
+		if errors.Is(lost, zk.ErrNoAuth) { // the lock was ours until now
+			notice(a.err, "%v", bare{lost})
+			return err
+		}
+		if lost == nil || told {
 			return err
 		} else if onLoss == lossIgnore {
 			notice(a.err, "lock lost before the command had ended: %v", bare{lost})

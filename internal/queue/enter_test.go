@@ -66,9 +66,9 @@ var reversed = relisted(func(names [][]byte) [][]byte {
 // onRetry is a caller that acts when a step is made again.
 type onRetry func()
 
-func (onRetry) Queued(queue.Line)   {}
-func (act onRetry) Retried(error)   { act() }
-func (onRetry) Warn(string, ...any) {}
+func (onRetry) Queued(queue.Line)        {}
+func (act onRetry) Retried(error)        { act() }
+func (onRetry) Warn(string, ...any) bool { return true }
 
 func TestACreateThatTheFirstLookMissesIsNotLeftBehindWhenCtxEndsBeforeTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {

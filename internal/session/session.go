@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"sync"
@@ -207,6 +208,9 @@ func (s *Session) Server() string {
 	}
 	return s.conn.Server
 }
+
+// Log returns Config's Logger; nil: there is none.
+func (s *Session) Log() *slog.Logger { return s.cfg.Logger }
 
 // Done is closed when the session has ended, or may have: the ensemble said so, its lease has
 // expired, or it was closed.

@@ -35,7 +35,7 @@ func Evict(ctx context.Context, c *zklock.Client, path string, t zklock.Token) e
 
 // find returns the line of dir, and the name of the contender with token t; "" if there is none.
 func find(ctx context.Context, c *zklock.Client, dir string, t zklock.Token) (listed, string, error) {
-	l, err := list(ctx, c, dir)
+	l, err := list(ctx, c, nil, dir)
 	if err != nil {
 		return l, "", err
 	}

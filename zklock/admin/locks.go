@@ -65,7 +65,7 @@ func (s *search) run(ctx context.Context) error {
 	}
 	z, err := unsealed.Session(ctx, s.c)
 	if err == nil {
-		err = z.Sync(ctx, s.root)
+		err = z.Settle(ctx, s.root) // a leader that has been deposed, and does not know it, would answer a sync
 	}
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (s *search) run(ctx context.Context) error {
 	pages := make([]QueuePage, len(locks))
 	err = each(locks, func(i int, dir string) error {
 		var err error
-		pages[i], err = read(ctx, s.c, dir, 0, s.within.Rows)
+		pages[i], err = read(ctx, s.c, z, dir, 0, s.within.Rows)
 		return unlessOne(err)
 	})
 	s.found.Locks = slices.DeleteFunc(pages, func(l QueuePage) bool { return l.Holding+l.Waiting == 0 }) // gone meanwhile

@@ -116,13 +116,13 @@ func ReadQueue(ctx context.Context, c *zklock.Client, path string, from, limit i
 	if from < 0 || limit < 0 {
 		return QueuePage{}, failed("queue", path, fmt.Errorf("%w: from %d, limit %d: neither may be negative", zklock.ErrInvalid, from, limit))
 	}
-	page, err := read(ctx, c, path, from, limit)
+	page, err := read(ctx, c, nil, path, from, limit)
 	return page, failed("queue", path, err)
 }
 
-// read reads a part of the line. With an error it is the zero value.
-func read(ctx context.Context, c *zklock.Client, dir string, from, limit int) (page QueuePage, err error) {
-	l, err := list(ctx, c, dir)
+// read reads a part of the line. With an error it is the zero value. settled is as for list.
+func read(ctx context.Context, c *zklock.Client, settled *session.Session, dir string, from, limit int) (page QueuePage, err error) {
+	l, err := list(ctx, c, settled, dir)
 	if err != nil {
 		return QueuePage{}, err
 	}
@@ -182,15 +182,19 @@ type listed struct {
 
 // list lists dir behind a write of our own, since a leader that has been deposed, and does not know it, would answer a sync. A
 // directory that does not exist has nobody in line.
-func list(ctx context.Context, c *zklock.Client, dir string) (l listed, err error) {
+// If the caller has made such a write in the session settled, list makes none.
+func list(ctx context.Context, c *zklock.Client, settled *session.Session, dir string) (l listed, err error) {
 	if err = contender.CheckDir(dir); err != nil {
 		return l, err
 	}
-	if l.s, err = unsealed.Session(ctx, c); err != nil {
-		return l, err
-	}
-	if err = l.s.Settle(ctx, dir); err != nil {
-		return l, err
+	l.s = settled
+	if l.s == nil {
+		if l.s, err = unsealed.Session(ctx, c); err != nil {
+			return l, err
+		}
+		if err = l.s.Settle(ctx, dir); err != nil {
+			return l, err
+		}
 	}
 	children, stat, err := l.s.List(ctx, dir)
 	if err == nil {

@@ -29,6 +29,7 @@ var classes = []struct {
 	{zklock.ErrClosed, Closed},
 	{zklock.ErrMaxHold, "max_hold"},
 	{zklock.ErrNodeDeleted, "node_deleted"},
+	{zklock.ErrNodeGone, "node_gone"},
 	{zklock.ErrSessionExpired, "session_expired"},
 	{zklock.ErrLeaseExpired, "lease_expired"},
 	{queue.ErrGone, "node_deleted"},
@@ -39,13 +40,14 @@ var classes = []struct {
 	{zklock.ErrAuth, "auth"},
 	{zk.ErrNoAuth, "auth"},
 	{context.DeadlineExceeded, "timeout"},
+	{zklock.ErrUnreachable, "unreachable"}, // WithMaxWait's time, or a try's, was over
 	{context.Canceled, "canceled"},
 	{zklock.ErrUnknownOutcome, "unknown_outcome"},
 	{zklock.ErrLost, "lost"},
 }
 
 // Losses are the classes of a hold's loss. Their counters begin with 0: an increase from nothing would be none.
-var Losses = []string{"max_hold", "node_deleted", "session_expired", "lease_expired", "auth"}
+var Losses = []string{"max_hold", "node_deleted", "node_gone", "session_expired", "lease_expired", "auth"}
 
 // Of returns an error's class.
 func Of(err error) string {

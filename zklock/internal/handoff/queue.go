@@ -118,10 +118,11 @@ func (q *localQueue) Retried(cause error) { q.tell(queue.Line{}, cause) }
 
 // Warn logs a warning about the line. The log's handler is the user's, and may not return: so it has a
 // goroutine of its own, which the Client joins.
-func (q *localQueue) Warn(message string, args ...any) {
+func (q *localQueue) Warn(message string, args ...any) bool {
 	q.lock.Go(func() {
 		q.lock.Logger.Warn("zklock: "+message, append([]any{"path", q.lock.Key.Path}, args...)...)
 	})
+	return true
 }
 
 func (q *localQueue) tell(at queue.Line, retried error) {

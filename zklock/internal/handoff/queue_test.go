@@ -32,7 +32,7 @@ func (p *progress) Retried(cause error) {
 	p.retried = append(p.retried, cause)
 	p.free <- struct{}{}
 }
-func (*progress) Warn(string, ...any) {}
+func (*progress) Warn(string, ...any) bool { return true }
 
 // bench has the local queues of a client whose places at the ensemble are what acquire returns.
 type bench struct {

@@ -92,7 +92,7 @@ func (t *Turn) grantLocked() {
 func (t *Turn) nextLocked() {
 	switch {
 	case t.state == ended: // it was lost; the caller gives up the ticket all the same
-	case t.inDoubt.Load() > 0, len(t.q.waiters) == 0, !t.alone && !time.Now().Before(t.until):
+	case t.inDoubt.Load() > 0, t.Deleted() != nil, len(t.q.waiters) == 0, !t.alone && !time.Now().Before(t.until):
 		t.endLocked(errGivenUp)
 	default:
 		t.grantLocked()
@@ -143,6 +143,9 @@ func (t *Turn) checkLocked() error {
 		return t.cause
 	}
 	err := t.Session().Alive()
+	if err == nil && t.Deleted() != nil {
+		err = queue.ErrGone // Guard is about to say so
+	}
 	if err != nil {
 		t.endLocked(err)
 		t.dropLocked()
