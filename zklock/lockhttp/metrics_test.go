@@ -102,6 +102,38 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 	return metrics
 }
 
+// Scenario 96.
+func TestOneHandlerShowsTheHoldsAndWaitsOfAllClients(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		metrics, hooks := lockhttp.MetricsHandler()
+		dial := func() *zklock.Client { return locktest.Dial(t, srv, zklock.WithHooks(hooks)) }
+		shows := func(metric, value string) {
+			t.Helper()
+			want := "\n" + metric + `{zklock_lock_kind="mutex"} ` + value + "\n"
+			require.Contains(t, scrape(t, metrics), want)
+		}
+		first, second := dial(), dial()
+		locktest.Lock(t, second.Mutex("/held"))
+		time.Sleep(time.Second)
+		locktest.Lock(t, first.Mutex("/other"))
+		wait := locktest.LockAside(t, second.Mutex("/other"))
+		time.Sleep(time.Second)
+		shows("zklock_lock_hold_count", "2")
+		shows("zklock_lock_hold_oldest_seconds", "2")
+		shows("zklock_lock_wait_oldest_seconds", "1")
+
+		require.NoError(t, first.Close())
+		wait.Result(t)
+		shows("zklock_lock_hold_oldest_seconds", "2") // the other Client's hold goes on
+
+		require.NoError(t, second.Close())
+		shows("zklock_lock_hold_count", "0")
+		locktest.Lock(t, dial().Mutex("/held"))
+		time.Sleep(time.Second)
+		shows("zklock_lock_hold_oldest_seconds", "1") // of the Client in the others' place
+	})
+}
+
 func TestMetricsTellWhatHappensToLocks(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		text := scrape(t, live(t, srv))

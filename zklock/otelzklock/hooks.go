@@ -16,13 +16,14 @@ import (
 	"github.com/zklock/locker/zklock/internal/errtype"
 )
 
-// Hooks returns hooks that record what they are told. They may serve several Clients, and stand beside others.
+// Hooks returns hooks that record what they are told. They may serve several Clients, or each Client may have hooks of its
+// own: with one meter provider, the metrics are those of all of them. They may stand beside other hooks.
 // Instruments that the provider refuses are told to OpenTelemetry's error handler, and left out.
 func Hooks(opts ...Option) zklock.Hooks {
 	c := newConfig(opts)
-	p := &present{calls: map[uint64]since{}}
-	r := &recorder{config: c, tracer: c.tracers.Tracer(ScopeName), metrics: newMetrics(c.meters.Meter(ScopeName), p), present: p,
-		calls: map[uint64]*call{}, connected: map[int64]bool{}, counted: map[attribute.Distinct]bool{}}
+	meter := c.meters.Meter(ScopeName)
+	r := &recorder{config: c, tracer: c.tracers.Tracer(ScopeName), metrics: newMetrics(meter),
+		present: presentOf(c.meters, meter), calls: map[uint64]*call{}, connected: map[int64]bool{}, counted: map[attribute.Distinct]bool{}}
 	r.metrics.connectedSession.Add(context.Background(), 0) // a process that never connects has a series, too
 	r.metrics.changes.Add(context.Background(), 0, metric.WithAttributes(stateKey.String(session.Disconnected.String())))
 	return zklock.Hooks{Session: r.session, Asked: r.asked, Queued: r.queued, Acquired: r.acquired, Failed: r.failed,
@@ -34,7 +35,7 @@ type recorder struct {
 	config
 	tracer  trace.Tracer
 	metrics metrics
-	present *present
+	present *present // of the meter; other hooks may share it
 
 	mu        sync.Mutex       // guards what follows
 	calls     map[uint64]*call // that wait or hold, by LockInfo.Call
@@ -83,7 +84,7 @@ func (r *recorder) on(number uint64, last bool, fn func(k *call)) {
 		k.over = last
 		fn(k)
 		if last {
-			r.present.end(number)
+			r.present.end(numbered{r, number})
 		}
 	}
 }
@@ -103,7 +104,7 @@ func (r *recorder) asked(i zklock.LockInfo) {
 			r.metrics.losses.Add(k.ctx, 0, k.with(errorTypeKey.String(why)))
 		}
 	}
-	r.present.begin(i.Call, k.set(), false)
+	r.present.begin(numbered{r, i.Call}, k.set(), false)
 	r.metrics.waits.Add(k.ctx, 1, k.with())
 }
 
@@ -140,7 +141,7 @@ func (r *recorder) acquired(i zklock.LockInfo) {
 			return
 		}
 		r.metrics.holds.Add(k.ctx, 1, k.with())
-		r.present.begin(i.Call, k.set(), true)
+		r.present.begin(numbered{r, i.Call}, k.set(), true)
 		k.span = noop.Span{}
 		if r.holds {
 			_, k.span = r.tracer.Start(i.Context, "hold "+k.kind, trace.WithSpanKind(trace.SpanKindInternal),

@@ -1,8 +1,6 @@
 package otelzklock
 
 import (
-	"context"
-
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
@@ -20,22 +18,8 @@ type metrics struct {
 	connectedSession metric.Int64UpDownCounter
 }
 
-// newMetrics makes the instruments; p is asked for the oldest wait and the oldest hold whenever the metrics are collected.
-func newMetrics(m metric.Meter, p *present) metrics {
-	oldest := func(name, text string, holds bool) {
-		_, err := m.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(text),
-			metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {
-				for attrs, age := range p.oldest(holds) {
-					o.Observe(age.Seconds(), metric.WithAttributes(attrs.ToSlice()...))
-				}
-				return nil
-			}))
-		if err != nil {
-			otel.Handle(err)
-		}
-	}
-	oldest("zklock.lock.wait.oldest", "How long the call has waited that has waited longest.", false)
-	oldest("zklock.lock.hold.oldest", "How long the lock has been held that has been held longest.", true)
+// newMetrics makes the instruments, but for the gauges that a present has.
+func newMetrics(m metric.Meter) metrics {
 	seconds := func(name, text string) metric.Float64Histogram {
 		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(text),
 			metric.WithExplicitBucketBoundaries(bounds...))
