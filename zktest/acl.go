@@ -2,6 +2,7 @@ package zktest
 
 import (
 	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/base64"
 	"net/netip"
 	"slices"
@@ -94,13 +95,18 @@ func fixACL(acl []ACL, ids []identity, sasl bool) ([]ACL, fault.Code) {
 	return out, fault.CodeOK
 }
 
-// digestID turns "user:password" into the identity that ACLs name: user, colon, base64 of SHA-1 of the whole.
-func digestID(cred string) string {
+// digestID turns "user:password" into the identity that ACLs name: user, colon, base64 of SHA-1 of
+// the whole. Where FIPS 140-only mode forbids SHA-1, it takes SHA-256, and faithful is false.
+func digestID(cred string) (id string, faithful bool) {
 	// Without a colon the whole is the user, and an empty credential is an identity, too. Nothing is verified: a client
 	// is the user it claims to be, and owns the nodes that were created with the same password.
 	user, _, _ := strings.Cut(cred, ":")
-	sum := sha1.Sum([]byte(cred))
-	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
+	hash := sha1.New()
+	if _, err := hash.Write([]byte(cred)); err != nil { // sha1.Sum would panic
+		sum := sha256.Sum256([]byte(cred))
+		return user + ":" + base64.StdEncoding.EncodeToString(sum[:]), false
+	}
+	return user + ":" + base64.StdEncoding.EncodeToString(hash.Sum(nil)), true
 }
 
 // validDigest accepts exactly two parts. Empty parts at the end do not count, because Java's split drops them.

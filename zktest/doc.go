@@ -50,6 +50,11 @@
 //   - TTL nodes work at once; the real server wants zookeeper.extendedTypesEnabled.
 //   - There are no quotas, no reconfig, no SASL mechanism but DIGEST-MD5, no super user, no read-only mode, no local
 //     sessions and no throttling. createSession sent as a request is unimplemented.
+//   - FIPS 140-only mode (GODEBUG=fips140=only) forbids MD5 and SHA-1. Start then returns an
+//     error for WithSASLUsers, and digests in access lists are SHA-256: the scheme auth works as
+//     ever, but an entry with an SHA-1 digest matches nobody. The log (WithLogger) has a line for
+//     each client that presents such credentials. In a synctest bubble, Go 1.26's crypto/rand
+//     panics in any FIPS mode, since it measures time: test outside of one.
 //   - Children and ephemerals are listed in order, and the ephemerals of a session that ends are deleted in order;
 //     the real server promises none. Containers that are due are all deleted at once, not 10,000 a minute.
 //   - Requests are carried out one at a time. So an answer to auth never overtakes an earlier one, and creates

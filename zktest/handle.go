@@ -228,7 +228,11 @@ func (c *conn) authenticate(r *request) answer {
 	case r.err != nil:
 		return answer{silent: true, end: true}
 	case r.scheme == "digest" && r.auth != nil:
-		id := identity{"digest", digestID(string(r.auth))}
+		digest, faithful := digestID(string(r.auth))
+		if !faithful {
+			c.s.log.Warn("FIPS 140-only mode forbids SHA-1: digests in access lists are SHA-256")
+		}
+		id := identity{"digest", digest}
 		if !slices.Contains(c.ids, id) {
 			c.ids = append(c.ids, id)
 		}

@@ -3,6 +3,7 @@ package zktest
 import (
 	"cmp"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -48,6 +49,9 @@ func newOptions(opts []Option) (options, error) {
 		return o, fmt.Errorf("zktest: sweep interval of %v: want more than 0", o.sweep)
 	case o.maxPacket < 64:
 		return o, fmt.Errorf("zktest: packet limit of %d bytes: want at least 64", o.maxPacket)
+	case len(o.saslUsers) > 0 && md5Forbidden():
+		return o, errors.New("zktest: SASL users: DIGEST-MD5 needs MD5, " +
+			"which FIPS 140-only mode (GODEBUG=fips140=only) forbids")
 	case o.log == nil:
 		return o, fmt.Errorf("zktest: logger is nil")
 	}

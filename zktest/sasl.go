@@ -18,8 +18,15 @@ import (
 
 // WithSASLUsers makes the server know users by SASL (DIGEST-MD5), each with its password, and accept access lists of
 // the scheme sasl. Default: no SASL; a client that begins it gets an empty answer, as from a server without JAAS.
+// Start returns an error in FIPS 140-only mode (GODEBUG=fips140=only), which forbids MD5.
 func WithSASLUsers(passwords map[string]string) Option {
 	return func(o *options) { o.saslUsers = maps.Clone(passwords) }
+}
+
+// md5Forbidden says whether FIPS 140-only mode is in force. md5.Sum panics then.
+func md5Forbidden() bool {
+	_, err := md5.New().Write(nil)
+	return err != nil
 }
 
 // The realm and the service of every ZooKeeper server.
@@ -43,7 +50,7 @@ func (c *conn) sasl(r *request) answer {
 	said := saslFields(string(r.auth))
 	user := said["username"]
 	password, known := c.s.opt.saslUsers[user]
-	if !known || said["nonce"] != c.saslNonce || said["digest-uri"] != saslURI ||
+	if !known || md5Forbidden() || said["nonce"] != c.saslNonce || said["digest-uri"] != saslURI ||
 		said["response"] != saslProof("AUTHENTICATE:", user, password, said) {
 		return answer{code: fault.CodeAuthFailed, body: func(e *encoder) { e.buffer(nil) }, end: true}
 	}
