@@ -14,12 +14,27 @@ import (
 // user_NAME="password"). The password does not cross the wire, and the server proves that it knows it too. Requests and
 // replies are neither encrypted nor signed: use TLS where others can reach the network. Access lists name the user as
 // {"sasl", user}. Source: RFC 2831, with the service and host that ZooKeeper's clients use, zookeeper/zk-sasl-md5.
+//
+// FIPS 140-only mode (GODEBUG=fips140=only) forbids MD5: Dial then returns an error that matches
+// zklock.ErrInvalid.
 func DigestMD5(user, password string) SASL { return &digestMD5{user, password} }
 
 type digestMD5 struct{ user, password string }
 
 func (m *digestMD5) Name() string             { return "DIGEST-MD5" }
 func (m *digestMD5) Begin(string) Negotiation { return &digestRun{digestMD5: m} }
+
+// errNoMD5 says why DIGEST-MD5 can't be used, and what can be done.
+var errNoMD5 = errors.New("needs MD5, which FIPS 140-only mode (GODEBUG=fips140=only) forbids: " +
+	"authenticate by Kerberos or a client certificate, or set GODEBUG=fips140=on")
+
+// Usable returns an error if MD5 is forbidden. A session asks it before any I/O.
+func (m *digestMD5) Usable() error {
+	if _, err := md5.New().Write(nil); err != nil { // md5.Sum would panic
+		return errNoMD5
+	}
+	return nil
+}
 
 type digestRun struct {
 	*digestMD5
@@ -29,6 +44,9 @@ type digestRun struct {
 const digestURI = "zookeeper/zk-sasl-md5"
 
 func (r *digestRun) Step(_ context.Context, challenge []byte) (token []byte, done bool, err error) {
+	if err := r.Usable(); err != nil { // nobody asked, if another mechanism wraps this one
+		return nil, false, err
+	}
 	switch {
 	case challenge == nil:
 		return []byte{}, false, nil // the server speaks first

@@ -107,6 +107,9 @@ func (c Config) check(connect string) (config, error) {
 	case c.TickTime < 0 || c.TickTime > maxTimeout:
 		return config{}, configError("tick time", c.TickTime, "is not between 0 and 24h")
 	}
+	if err := checkSASL(c.SASL); err != nil {
+		return config{}, err
+	}
 	c.Auth = slices.Clone(c.Auth)
 	for i, a := range c.Auth {
 		if a.Scheme == "" {
@@ -118,6 +121,19 @@ func (c Config) check(connect string) (config, error) {
 		c.Auth[i].Credential = bytes.Clone(a.Credential) // the caller may wipe his own
 	}
 	return config{c, servers, chroot}, nil
+}
+
+// checkSASL returns an error if the mechanism itself says that it can't work in this process:
+// DIGEST-MD5, where MD5 is forbidden.
+func checkSASL(mechanism SASL) error {
+	m, ok := mechanism.(interface{ Usable() error })
+	if !ok {
+		return nil
+	}
+	if err := m.Usable(); err != nil {
+		return configError("SASL mechanism", mechanism.Name(), err.Error())
+	}
+	return nil
 }
 
 // Failures that a call's arguments cause.

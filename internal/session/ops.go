@@ -1,7 +1,10 @@
 package session
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha1"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
@@ -308,7 +312,8 @@ func mayHaveMade(want, path string) bool {
 
 // Grants reports whether a znode that this session makes with acl certainly grants perm to this
 // session: to all clients, to its creator (scheme "auth"), or to a user of its digest credentials.
-// If false, another scheme may still grant it.
+// If false, it is not known: another scheme may still grant it. So may the scheme digest in FIPS
+// 140-only mode, which forbids SHA-1: the session can't recognize its own entry then.
 func (s *Session) Grants(acl []zk.ACL, perm int32) bool {
 	return slices.ContainsFunc(acl, func(a zk.ACL) bool {
 		if a.Perms&perm != perm {
@@ -321,14 +326,27 @@ func (s *Session) Grants(acl []zk.ACL, perm int32) bool {
 			return true // or else the create is refused
 		case "digest":
 			for _, auth := range s.cfg.Auth {
-				user, password, _ := strings.Cut(string(auth.Credential), ":")
-				if auth.Scheme == "digest" && zk.DigestACL(0, user, password)[0].ID == a.ID {
+				if id, known := digestID(auth); known && id == a.ID {
 					return true
 				}
 			}
 		}
 		return false
 	})
+}
+
+// digestID returns how access lists name the user of a digest credential. known is false for
+// another scheme, and where FIPS 140-only mode forbids SHA-1; zk.DigestACL would panic there.
+func digestID(a link.Auth) (id string, known bool) {
+	if a.Scheme != "digest" {
+		return "", false
+	}
+	hash := sha1.New()
+	if _, err := hash.Write(a.Credential); err != nil {
+		return "", false
+	}
+	user, _, _ := bytes.Cut(a.Credential, []byte(":"))
+	return string(user) + ":" + base64.StdEncoding.EncodeToString(hash.Sum(nil)), true
 }
 
 func effectOf(m Mode) pipeline.Effect {
