@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 
 	"github.com/jcmturner/gokrb5/v8/client"
@@ -42,6 +43,9 @@ var _ session.SASL = (*Mechanism)(nil)
 // A negotiation asks the key distribution center for a ticket, unless login has one for the server. It waits for that no
 // longer than its context allows; the request itself goes on until gokrb5's own limit, five seconds for each center and
 // protocol.
+//
+// In FIPS 140-only mode (GODEBUG=fips140=only) a negotiation fails unless all keys have an
+// encryption type of SHA-2: aes256-cts-hmac-sha384-192 or aes128-cts-hmac-sha256-128.
 func GSSAPI(login *client.Client, opts ...Option) *Mechanism {
 	m := &Mechanism{login: login, principal: defaultPrincipal}
 	for _, o := range opts {
@@ -137,8 +141,16 @@ func decoding(f func() error) (err error) {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", errUndecodable, p)
 		}
+		if err != nil && strings.Contains(err.Error(), "FIPS 140-only mode") {
+			err = fmt.Errorf("%w (%w)", errOldType, err)
+		}
 	}()
 	return f()
 }
+
+// errOldType says what can be done in FIPS 140-only mode, where crypto/hmac panics for a hash older
+// than SHA-2.
+var errOldType = errors.New("FIPS 140-only mode (GODEBUG=fips140=only) forbids a key's type: " +
+	"have the key distribution center use aes256-cts-hmac-sha384-192 or aes128-cts-hmac-sha256-128")
 
 var errUndecodable = errors.New("a message that can't be decoded")

@@ -49,15 +49,20 @@ func newKey(t *testing.T, kind int32, size int) types.EncryptionKey {
 	return k
 }
 
-// negotiate begins a negotiation with the acceptor, up to the client's first message.
-func (a *acceptor) negotiate(t *testing.T) (run session.Negotiation, request []byte) {
-	t.Helper()
+// begin begins a negotiation with the acceptor, for which the client has a ticket.
+func (a *acceptor) begin() session.Negotiation {
 	name := func(s ...string) types.PrincipalName {
 		return types.PrincipalName{NameType: nametype.KRB_NT_PRINCIPAL, NameString: s}
 	}
 	ticket := messages.Ticket{TktVNO: 5, Realm: realm, SName: name("zookeeper", "here"),
 		EncPart: types.EncryptedData{EType: a.key.KeyType, KVNO: 1, Cipher: []byte("for the server's eyes")}}
-	run = kerberos.Negotiate(ticket, a.key, realm, name("ann"))
+	return kerberos.Negotiate(ticket, a.key, realm, name("ann"))
+}
+
+// negotiate begins a negotiation, up to the client's first message.
+func (a *acceptor) negotiate(t *testing.T) (run session.Negotiation, request []byte) {
+	t.Helper()
+	run = a.begin()
 	request, done, err := run.Step(context.Background(), nil)
 	require.NoError(t, err)
 	require.False(t, done)
@@ -96,10 +101,13 @@ func (a *acceptor) proof(t *testing.T, request []byte) []byte {
 // offers is the acceptor's second message.
 func (a *acceptor) offers(t *testing.T) []byte {
 	t.Helper()
-	key, w := a.key, gssapi.WrapToken{Flags: 1, EC: 12, SndSeqNum: 7, Payload: a.offer}
+	key, w := a.key, gssapi.WrapToken{Flags: 1, SndSeqNum: 7, Payload: a.offer}
 	if len(a.subkey.KeyValue) > 0 {
-		key, w.Flags, w.EC = a.subkey, 1|4, 16
+		key, w.Flags = a.subkey, 1|4
 	}
+	kind, err := crypto.GetEtype(key.KeyType)
+	require.NoError(t, err)
+	w.EC = uint16(kind.GetHMACBitLength() / 8)
 	if a.sealed {
 		w.Flags |= 2
 	}
