@@ -390,7 +390,8 @@ func (o *oracle) noneHolds() {
 func (o *oracle) ended(t *acquisition, g *hold) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	forced := o.expired[t.session] || slices.ContainsFunc(t.nodes, func(n string) bool { return o.forced[n] })
+	deleted := slices.ContainsFunc(t.nodes, func(n string) bool { return o.forced[n] })
+	forced := o.expired[t.session] || deleted
 	cause := context.Cause(g.Context())
 	ok := false
 	switch {
@@ -398,7 +399,9 @@ func (o *oracle) ended(t *acquisition, g *hold) {
 		ok = g.released
 	case errors.Is(cause, zklock.ErrMaxHold):
 		ok = t.maxHold > 0 && o.w.now()-t.from >= t.maxHold
-	case errors.Is(cause, zklock.ErrNodeDeleted), errors.Is(cause, zklock.ErrSessionExpired):
+	case errors.Is(cause, zklock.ErrNodeDeleted): // by somebody, and not with the session
+		ok = deleted
+	case errors.Is(cause, zklock.ErrSessionExpired), errors.Is(cause, zklock.ErrNodeGone):
 		ok = forced
 	case errors.Is(cause, zklock.ErrLeaseExpired):
 		ok = true

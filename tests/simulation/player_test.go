@@ -324,7 +324,7 @@ func (e errText) String() string {
 		{zklock.ErrConflict, "conflict"}, {zklock.ErrInvalid, "option"}, {zklock.ErrNoLeader, "no leader"},
 		{zklock.ErrNotRecorded, "not recorded"}, {zklock.ErrUnlocked, "unlocked"}, {zklock.ErrUnknownOutcome, "unknown outcome"},
 		{zklock.ErrSessionExpired, "session expired"}, {zklock.ErrLeaseExpired, "lease expired"},
-		{zklock.ErrNodeDeleted, "node deleted"}, {zklock.ErrMaxHold, "max hold"},
+		{zklock.ErrNodeDeleted, "node deleted"}, {zklock.ErrNodeGone, "node gone"}, {zklock.ErrMaxHold, "max hold"},
 		{context.DeadlineExceeded, "deadline"}, {context.Canceled, "cancelled"},
 		{session.ErrGarbled, "garbled"}, {session.ErrConnection, "connection"},
 	} {

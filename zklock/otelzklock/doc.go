@@ -19,7 +19,7 @@
 //
 // Those of locks have the attribute zklock.lock.kind (mutex, read, write, semaphore, multi, election); durations of
 // what went wrong, and losses, have error.type (busy, timeout, canceled, deadlock, closed, conflict, …; session_expired,
-// lease_expired, node_deleted, max_hold). zklock.lock.hold.duration has zklock.lock.end (released, lost, closed). None has a
+// lease_expired, node_deleted, node_gone, max_hold). zklock.lock.hold.duration has zklock.lock.end (released, lost, closed). None has a
 // path, since there may be one for each key: see WithMetricAttributes. A wait or hold under way counts once; a call that
 // counts up a hold (zklock.WithReentrancy) is a wait, and no hold of its own.
 //
