@@ -385,7 +385,9 @@ type warnHandler struct {
 	oops func()
 }
 
-func (h warnHandler) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (h warnHandler) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn
+}
 
 func (h warnHandler) Handle(context.Context, slog.Record) error {
 	h.oops()

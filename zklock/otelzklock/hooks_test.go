@@ -278,5 +278,5 @@ func TestCountersBeginWithZero(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, map[string]int{"zklock.session.count": 1, "zklock.session.changes": 1, "zklock.lock.losses": 5}, zeros)
+	require.Equal(t, map[string]int{"zklock.session.count": 1, "zklock.session.changes": 1, "zklock.lock.losses": 6}, zeros)
 }
