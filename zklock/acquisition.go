@@ -145,6 +145,9 @@ func (a *acquisition) release(ctx context.Context) error {
 	if a.info.Kind == KindElection {
 		level, event = slog.LevelInfo, "leadership given up"
 	}
+	if errors.Is(err, ErrNodeDeleted) { // nobody noticed before the release
+		level, event = slog.LevelWarn, "lock found deleted at its release, so two may have held it"
+	}
 	a.c.tell(level, event, a.c.opts.hooks.Released, a.after(err))
 	return err
 }

@@ -3,7 +3,6 @@ package zklock_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,24 +147,23 @@ func TestAWaitWhoseTimeIsOverIsBusyAlthoughItsContextEnds(t *testing.T) {
 	}
 }
 
-// Dial logs from time to time that it goes on, and its context ends at that moment.
 func TestADialThatItsContextStopsSaysSo(t *testing.T) {
-	for at := range int32(3) {
+	for at, reached := int32(1), true; reached; at++ {
 		locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 			srv.Leader().Down()
-			ctx, cancel := context.WithCancel(t.Context())
-			_, err := zklock.Dial(locktest.EndAt(ctx, at+1, cancel), srv.Addr(), zklock.WithDialer(srv.Dial),
-				zklock.WithLogger(slog.New(slog.DiscardHandler)))
-			require.ErrorIs(t, err, context.Canceled, "%d", at)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			want, began := context.DeadlineExceeded, time.Now()
+			looks := locktest.EndAt(ctx, at, func() {
+				if cancel(); time.Since(began) < time.Minute {
+					want = context.Canceled
+				}
+			})
+			_, err := zklock.Dial(looks, srv.Addr(), zklock.WithDialer(srv.Dial), zklock.WithoutLog())
+			reached = looks.Reached()
+			require.ErrorIs(t, err, want, "%d", at)
 		})
 	}
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		ctx, cancel := context.WithCancel(t.Context())
-		c, err := zklock.Dial(locktest.EndAt(ctx, 1, cancel), srv.Addr(), zklock.WithDialer(srv.Dial))
-		require.NoError(t, err, "there is a session")
-		require.NoError(t, c.Close())
-		cancel()
-	})
 }
 
 // The observer's session ends after a server has refused to list the candidates.

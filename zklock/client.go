@@ -2,10 +2,8 @@ package zklock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,7 +35,7 @@ type Client struct {
 }
 
 // Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then, or
-// until ctx ends, which bounds this call only. Without a deadline it logs which servers it can't reach: see WithLogger.
+// until ctx ends, which bounds this call only. It logs from time to time which servers it can't reach: see WithLogger.
 //
 // Errors: ErrInvalid, ErrPath: the connect string or an option is wrong; no I/O has been done. ErrAuth: credentials were refused.
 // ErrUnreachable, with ctx's: what each server has answered. Nothing is left behind.
@@ -46,7 +44,7 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := c.established(ctx); err != nil {
+	if _, err := c.await(ctx); err != nil {
 		c.cancel(closedError{}) // what was started ends by itself
 		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
 	}
@@ -76,24 +74,6 @@ func Open(connect string, opts ...Option) (*Client, error) {
 	c.present.Store(first)
 	c.spawn(c.keep)
 	return c, nil
-}
-
-// established waits for a session, and logs as Dial says.
-func (c *Client) established(ctx context.Context) error {
-	if _, timed := ctx.Deadline(); timed {
-		_, err := c.await(ctx)
-		return err
-	}
-	for d := 5 * time.Second; ; d = time.Minute {
-		bounded, cancel := context.WithTimeout(ctx, d)
-		_, err := c.await(bounded)
-		late := err != nil && errors.Is(err, bounded.Err()) && ctx.Err() == nil
-		cancel()
-		if !late {
-			return c.ended(ctx, err)
-		}
-		c.log.WarnContext(ctx, "zklock: dial: no server yet, and it goes on", "servers", c.connect, "cause", strings.TrimPrefix(bare(err), bounded.Err().Error()+", "))
-	}
 }
 
 // Close ends the session, and with it every hold and wait of the Client (ErrClosed). The locks are free at once if a server is

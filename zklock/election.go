@@ -98,7 +98,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 			case ctx.Err() != nil:
 				return e.fail("run", e.c.ended(ctx, err))
 			}
-			c.log.Warn("zklock: campaign failed, and is made again", "path", e.path, "error", err)
+			c.log.Warn("zklock: campaign failed; the next one begins in a second", "path", e.path, "error", bare(err))
 			c.rest(ctx, time.Second)
 			continue
 		}
@@ -205,7 +205,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			case failure.IsOne(err, s.Err()):
 				continue // in the next session
 			case !hopeless(err):
-				e.c.log.Warn("zklock: observing an election failed, and goes on", "path", e.path, "error", err)
+				e.c.log.Warn("zklock: observing an election failed; trying again in a second", "path", e.path, "error", bare(err))
 				e.c.rest(ctx, time.Second)
 				continue
 			}

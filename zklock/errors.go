@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/session/failure"
@@ -25,7 +23,7 @@ var (
 	ErrSessionExpired = session.ErrExpired
 	// ErrLeaseExpired says that nothing was heard for so long that the ensemble may have ended the session.
 	ErrLeaseExpired = session.ErrLeaseExpired
-	// ErrNodeDeleted says that another client deleted the hold's znode, as admin.Evict does, or ended its session by force.
+	// ErrNodeDeleted says that another client deleted the hold's znode, as admin.Evict does.
 	ErrNodeDeleted error = failure.Loss("zklock: the lock's znode was deleted by somebody else")
 	// ErrNodeGone says that the hold's znode is gone, and that no server has said in time whether another client deleted it or the
 	// ensemble ended the session.
@@ -103,15 +101,14 @@ func failed(op, path string, err error) error {
 
 // bare returns err's text without the names of this module's packages: Error has one in front.
 func bare(err error) string {
-	msg := err.Error()
+	msg := failure.Text(err)
 	for _, name := range []string{"zklock: ", "queue: ", "session: "} {
 		msg = strings.TrimPrefix(msg, name)
 		for _, before := range []string{": ", "(", "; ", "while "} {
 			msg = strings.ReplaceAll(msg, before+name, before)
 		}
 	}
-	// The driver's text, "not authenticated", would mislead an authenticated client that an access list refuses.
-	return strings.ReplaceAll(msg, zk.ErrNoAuth.Error(), "refused by an access list")
+	return msg
 }
 
 // BusyError is ErrBusy with who is in the way.

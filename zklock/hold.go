@@ -101,7 +101,7 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 		cause, _ := h.unlock() // a refused release is logged: the work was done while the lock was held
 		err = hide(err, ErrNotRun)
 		if cause != nil {
-			loss := &Error{"do", h.a.info.Path, fmt.Errorf("lost while in use: %w", cause)}
+			loss := &Error{"do", h.a.info.Path, fmt.Errorf("lost before its release: %w", cause)}
 			if err == nil {
 				err = loss
 			} else {

@@ -36,7 +36,7 @@ func dialWithJournal(t *testing.T, srv *zktest.Server) (*journal, *zklock.Client
 // journalLines are the log lines for each hook.
 var journalLines = map[string]string{
 	"session connected":    "DEBUG zklock: session connected",
-	"session disconnected": "WARN zklock: session disconnected, and connects again",
+	"session disconnected": "WARN zklock: session disconnected; reconnecting",
 	"session over":         "WARN zklock: session lost, and its znodes with it",
 	"asked":                "DEBUG zklock: lock asked for",
 	"queued 1":             "DEBUG zklock: lock queued",

@@ -297,7 +297,7 @@ func TestAReleaseThatTheEnsembleRefusesIsLogged(t *testing.T) {
 		require.ErrorIs(s, h.Unlock(), zk.ErrNoAuth)
 		synctest.Wait()
 		require.NoError(s, c.Close())
-		require.Contains(s, log.String(), "a znode can't be deleted, and the lock stays taken until it can")
+		require.Contains(s, log.String(), "own znode can't be deleted, so the lock stays taken")
 	})
 }
 

@@ -296,7 +296,7 @@ func (l *lock) explain(ctx context.Context, w *waiting, err error) error {
 	var line queue.LineError
 	if !errors.As(err, &line) {
 		if limited && errors.Is(err, ctx.Err()) {
-			return gaveUp(w.limit, err)
+			return gaveUp(w.limit, context.Cause(ctx), err)
 		}
 		return err
 	}
@@ -313,10 +313,13 @@ func (l *lock) explain(ctx context.Context, w *waiting, err error) error {
 	return err
 }
 
-// gaveUp returns the error of a call that has taken as long as it may, d, and ended with err. Of err
-// only the text is kept: the deadline in it is not the caller's, and a session's end no lost lock.
-func gaveUp(d time.Duration, err error) error {
-	return unansweredError(fmt.Sprintf("gave up after %v: %s", d, bare(err)))
+// gaveUp returns the error of a call that has taken as long as it may, d, and ended with err since
+// cause ended its context. Of err only the text is kept, without that end: the deadline is not the
+// caller's, and a session's end no lost lock.
+func gaveUp(d time.Duration, cause, err error) error {
+	end := fmt.Sprintf("%v (%v) while ", context.DeadlineExceeded, cause)
+	doing := strings.Replace(bare(err), end, "", 1)
+	return unansweredError(fmt.Sprintf("no answer within %v, so it is not known whether the lock is free: %s", d, doing))
 }
 
 // unansweredError is ErrUnreachable with a text.

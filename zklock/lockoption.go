@@ -48,7 +48,8 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 // openToAll is the access list of locks without WithACL. It is never changed.
 var openToAll = session.WorldACL()
 
-// WithMaxWait bounds every Lock: after d it returns ErrBusy if it is in line, and ErrUnreachable if no server has answered. With d = 0 Lock does not wait, like TryLock. Default: as long as the context lasts.
+// WithMaxWait bounds every Lock: after d it returns ErrBusy if it is in line, and ErrUnreachable if no server has answered. With
+// d = 0 Lock does not wait, like TryLock. Default: as long as the context lasts.
 func WithMaxWait(d time.Duration) LockOption {
 	return LockOption{unless(d < 0, func(o *lockOptions) { o.wait, o.waitSet = d, true }, "wait %v: is negative", d)}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
@@ -51,11 +52,16 @@ func TestWhatGoesWrongIsLoggedWithoutAnyOption(t *testing.T) {
 			require.NoError(t, srv.Delete(hold.Node()))
 			<-hold.Context().Done()
 		}, [][]string{{"level=WARN", "zklock: lock lost", "path=/l", "held=1.235s", "deleted by somebody else"}}},
+		"a lock that its release finds deleted": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+			hold := locktest.Lock(t, c.Mutex("/l"))
+			require.NoError(t, srv.Delete(hold.Node())) // a fresh hold does not watch its znode yet
+			require.ErrorIs(t, hold.Unlock(), zklock.ErrNodeDeleted)
+		}, [][]string{{"level=WARN", "zklock: lock found deleted at its release", "path=/l", "deleted by somebody else"}}},
 		"a refused release": {func(t *testing.T, _ *zktest.Server, c *zklock.Client) {
 			hold := locktest.Lock(t, c.Mutex("/l"))
 			grant(t, c, "/l", allButDelete)
 			require.ErrorIs(t, hold.Unlock(), zk.ErrNoAuth)
-		}, [][]string{{"level=WARN", "zklock: a znode can't be deleted", "grant DELETE at the lock's path", "node=/l/"}}},
+		}, [][]string{{"level=WARN", "zklock: own znode can't be deleted", "grant DELETE at its path", "path=/l ", "node=/l/", "refused by an access list"}}},
 		"a semaphore of another size": {func(t *testing.T, _ *zktest.Server, c *zklock.Client) {
 			locktest.Unlock(t, locktest.Take(t, locktest.Permits(c.Semaphore("/s", 3), 1)))
 			locktest.Unlock(t, locktest.Take(t, locktest.Permits(c.Semaphore("/s", 5), 1)))
@@ -81,7 +87,35 @@ func TestWhatGoesWrongIsLoggedWithoutAnyOption(t *testing.T) {
 			locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
 			srv.DropConnections()
 			locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
-		}, [][]string{{"level=WARN", "zklock: session disconnected", "server=", "closed the connection"}}},
+		}, [][]string{{"level=WARN", "zklock: session disconnected", "server=", "closed the connection"},
+			{"level=INFO", "zklock: session connected", "server=", "after="}}},
+		"a lost session": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+			locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
+			s, err := unsealed.Session(t.Context(), c)
+			require.NoError(t, err)
+			srv.Leader().Down()
+			<-s.Done()
+			time.Sleep(6 * time.Second)
+			srv.Leader().Up()
+			locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
+		}, [][]string{
+			{"level=WARN", "zklock: session disconnected; reconnecting"},
+			{"level=WARN", "zklock: no server reachable", "for=5s", "cause="},
+			{"level=WARN", "zklock: session lost: the ensemble may have ended it"},
+			{"level=WARN", "zklock: no server reachable", "for=5s", "servers="},
+			{"level=INFO", "zklock: session connected", "after="},
+		}},
+		"a session that the ensemble ends": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+			s, err := unsealed.Session(t.Context(), c)
+			require.NoError(t, err)
+			require.NoError(t, srv.Expire(s.ID()))
+			srv.DropConnections()
+			locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
+		}, [][]string{
+			{"level=WARN", "zklock: session disconnected; reconnecting"},
+			{"level=WARN", "zklock: session lost: the ensemble has ended it, and has deleted its znodes"},
+			{"level=INFO", "zklock: session connected", "after="},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lines := withDefaultLog(t, c.fails)

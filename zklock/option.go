@@ -95,9 +95,13 @@ func WithDialer(dial session.Dialer) Option {
 }
 
 // WithLogger logs to log instead of slog's default: everything that Hooks report, with the context of LockInfo, and failures that
-// no call returns. Warnings are a lost lock, a lost connection or session, a release that the ensemble refuses, a semaphore whose
-// size is another one than the program's, the error of work that failed in a lost term. Leadership won and given up is at level
-// Info; all else is at Debug.
+// no call returns.
+//
+//   - Warn: a lost lock or leadership; a lost connection or session; that no server is reachable, after 5 s and then each minute; a
+//     release that the ensemble refuses; a semaphore whose size is another one than the program's; a campaign that failed; the
+//     error of work that failed in a lost term.
+//   - Info: leadership won and given up, and the connection that ends a trouble with the session.
+//   - Debug: all else.
 //
 // Default: slog.Default(), as it is when the line is written, from Info on, and at most ten lines of one message in a minute.
 func WithLogger(log *slog.Logger) Option {

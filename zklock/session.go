@@ -35,7 +35,7 @@ func (c *Client) keep() {
 		}
 		fresh, err := c.start()
 		if err != nil { // checked when we dialled, and no I/O is done
-			c.log.Error("zklock: opening the next session", "error", err)
+			c.log.Error("zklock: can't open another session, so this client takes no more locks: restart the process", "error", err)
 			return
 		}
 		c.present.Store(fresh)
@@ -48,6 +48,7 @@ func (c *Client) start() (*present, error) {
 	conf := c.opts.session
 	if before := c.present.Load(); before != nil {
 		conf.TickTime = before.session.TickTime()
+		conf.Replaces = true
 	}
 	s, err := session.Start(c.connect, conf)
 	if err != nil {

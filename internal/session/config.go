@@ -72,8 +72,14 @@ type Config struct {
 	// Dial, when set, opens the connections and resolves the names; TLS runs on top of it.
 	Dial Dialer
 
-	// Logger, when set, logs connections at level Debug, and a lost connection or session at Warn.
+	// Logger, when set, logs connections at level Debug, and at Warn a lost connection or session
+	// and, after 5 s and then each minute, that no server is reachable. The connection after such a
+	// line is logged at Info.
 	Logger *slog.Logger
+
+	// Replaces says that the session takes the place of one that was lost: its first connection is
+	// logged at Info, so that the log shows the end of the trouble.
+	Replaces bool
 
 	// OnState, when set, is called for every change of State, in order, by one goroutine of the
 	// session. Close joins that, so OnState must not call Close. Of more than 64 changes that wait

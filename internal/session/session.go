@@ -118,6 +118,7 @@ func newSession(cfg config) *Session {
 		defer s.mu.Unlock()
 		return s.lease.RetainedLeft(), s.lease.Retained()
 	})
+	s.changes.report = s.dialer.Report
 	s.watches = watch.New(cfg.JuteMaxBuffer, s.spawn, func(path string) { s.ephemerals.Gone(s.cfg.strip(path), math.MaxInt64, false) })
 	s.ephemerals = ephemeral.New(cfg.JuteMaxBuffer, len(cfg.chroot))
 	s.driver = driver.New(cfg.Timeout, s.dial, func() bool { return s.Err() != nil })

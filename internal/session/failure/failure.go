@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/text"
 )
@@ -119,6 +122,12 @@ func (e *OpError) Is(target error) bool {
 		return e.Outcome == NotSent
 	}
 	return false
+}
+
+// Text is for the packages of this module: it returns err's text, in which a refusal by an access
+// list is called that. The driver's text, "not authenticated", would mislead an authenticated client.
+func Text(err error) string {
+	return strings.ReplaceAll(err.Error(), zk.ErrNoAuth.Error(), "refused by an access list")
 }
 
 func TooLarge(what string, size, limit int) error {

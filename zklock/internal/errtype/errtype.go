@@ -39,8 +39,8 @@ var classes = []struct {
 	{zklock.ErrPath, "path"},
 	{zklock.ErrAuth, "auth"},
 	{zk.ErrNoAuth, "auth"},
+	{zklock.ErrUnreachable, "unreachable"}, // whichever of the caller's and our own limits ended the call
 	{context.DeadlineExceeded, "timeout"},
-	{zklock.ErrUnreachable, "unreachable"}, // WithMaxWait's time, or a try's, was over
 	{context.Canceled, "canceled"},
 	{zklock.ErrUnknownOutcome, "unknown_outcome"},
 	{zklock.ErrLost, "lost"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zklock/locker/internal/queue"
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/recipe"
 )
 
@@ -233,8 +234,8 @@ func (t *Turn) watch() {
 			t.Missing(t.nodes[0])
 			return
 		case err != nil: // not known: assume that another process waits
-			t.q.lock.Logger.Warn("zklock: can't watch for others who want a lock, which is not handed on for long",
-				"path", t.q.lock.Key.Path, "error", err)
+			t.q.lock.Logger.Warn("zklock: can't see whether other processes wait, so the lock is handed on in this one for a moment only",
+				"path", t.q.lock.Key.Path, "error", failure.Text(err))
 			t.found(false)
 			return
 		}
