@@ -71,8 +71,8 @@ func (c *Client) newHold(t ticket, w *waiting, o lockOptions) *Hold {
 	return h
 }
 
-// join adds a hold for a Lock of l whose context belongs to the acquisition, which covers l's path dir. Nil, nil: the
-// acquisition has ended, or is about to.
+// join adds a hold for a Lock of l whose context belongs to the acquisition, which covers l's path dir. If the acquisition has
+// ended, or is about to, both results are nil.
 func (a *acquisition) join(caller context.Context, l *lock, dir string, kind LockKind) (*Hold, error) {
 	switch {
 	case !a.live():
@@ -115,7 +115,7 @@ func (a *acquisition) has(path string) bool {
 	return slices.Contains(a.info.Paths, path) || a.info.Paths == nil && a.info.Path == path
 }
 
-// drop ends the context of a hold that was released, and removes it. last: no hold is left.
+// drop ends the context of a hold that was released, and removes it. last is true if no hold is left.
 func (a *acquisition) drop(h *Hold) (last bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,7 +181,8 @@ func (a *acquisition) expire() {
 	}
 }
 
-// end is the only way out of held: it ends the context of every hold with cause. False: the acquisition had ended before.
+// end is the only way out of held: it ends the context of every hold with cause. It returns false if the acquisition had ended
+// before.
 func (a *acquisition) end(to acquisitionState, cause error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -268,7 +269,7 @@ func (a *acquisition) endedLocked() error {
 	return context.Cause(a.ticket.Session().Context())
 }
 
-// status returns what Status shows. Not live: it has ended, or is about to.
+// status returns what Status shows, and whether the acquisition is live: it has not ended, and is not about to.
 func (a *acquisition) status() (i LockInfo, live bool) {
 	a.mu.Lock()
 	n, live := len(a.holds), a.liveLocked()

@@ -176,9 +176,9 @@ func aboutToQueue(ctx context.Context) error {
 	return errors.New("about to queue")
 }
 
-// reenter returns a further hold if ctx carries one of the same lock and the lock is reentrant. Otherwise waiting would
-// never end: ErrDeadlock, as for a hold of some of a MultiLock's paths, or of others too. Nil, nil: ctx carries none.
-// Permits of a semaphore are added up instead: see queue.Queue.Held.
+// reenter returns a further hold if ctx carries one of the same lock and the lock is reentrant. If the lock is not, waiting would
+// never end, so reenter returns ErrDeadlock, as it does for a hold of some of a MultiLock's paths, or of others too. If ctx carries
+// no hold, both results are nil. Permits of a semaphore are added up instead: see queue.Queue.Held.
 func (l *lock) reenter(ctx context.Context, kind LockKind) (*Hold, error) {
 	if kind == KindSemaphore {
 		return nil, nil

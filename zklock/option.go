@@ -103,6 +103,8 @@ func WithDialer(dial session.Dialer) Option {
 //   - Info: leadership won and given up, and the connection that ends a trouble with the session.
 //   - Debug: all else.
 //
+// Close waits until a line has been written: the handler of log must not call it.
+//
 // Default: slog.Default(), as it is when the line is written, from Info on, and at most ten lines of one message in a minute.
 func WithLogger(log *slog.Logger) Option {
 	return Option{unless(log == nil, func(o *options) { o.session.Logger = log }, "logger: is nil")}
