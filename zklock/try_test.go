@@ -79,7 +79,9 @@ func TestACallThatMayWaitALittleDoesNotWaitLongerForServersThatAreDown(t *testin
 		require.ErrorIs(t, err, zklock.ErrUnreachable)
 		require.NotErrorIs(t, err, zklock.ErrBusy)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's context goes on")
-		require.ErrorContains(t, err, "no answer within 3s, so it is not known whether the lock is free: sync /l: waiting for a connection: no server reachable: ")
+		require.ErrorContains(t, err, "no answer within 3s, so it is not known whether the lock is free: ")
+		require.ErrorContains(t, err, ": waiting for a connection: no server reachable: ", "whichever step it was")
+		require.NotContains(t, err.Error(), "deadline")
 		srv.Leader().Up()
 	})
 }
