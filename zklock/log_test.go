@@ -74,6 +74,7 @@ func TestWhatGoesWrongIsLoggedWithoutAnyOption(t *testing.T) {
 				}
 				require.NoError(t, srv.Delete(hold.Node()))
 				<-ctx.Done()
+				synctest.Wait() // until the loss has been logged, by another goroutine
 				return errors.New("the books don't balance")
 			}))
 		}, [][]string{
