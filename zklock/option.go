@@ -86,7 +86,15 @@ func WithSASL(mechanism session.SASL) Option {
 
 // WithTLS encrypts the connections. conf.ServerName defaults to the host of each server. Default: plain TCP.
 func WithTLS(conf *tls.Config) Option {
-	return Option{unless(conf == nil, func(o *options) { o.session.TLS = conf }, "TLS configuration: is nil")}
+	return Option{unless(conf == nil, func(o *options) { o.session.TLS, o.session.TLSFunc = conf, nil }, "TLS configuration: is nil")}
+}
+
+// WithTLSFunc is WithTLS with the configuration that fn returns. fn is called for each connection, so that certificates, keys and
+// authorities that were renewed on disk are used without a restart. It may be called by several goroutines at once, and must not
+// change a configuration that it has returned. If it returns an error, or nothing in time, the attempt to connect has failed, and
+// the error says so; the next attempt calls fn again.
+func WithTLSFunc(fn func() (*tls.Config, error)) Option {
+	return Option{unless(fn == nil, func(o *options) { o.session.TLSFunc = fn }, "TLS function: is nil")}
 }
 
 // WithDialer opens the connections with dial instead of TCP: through a proxy, or to an in-process server. TLS comes on top.

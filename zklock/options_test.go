@@ -44,6 +44,7 @@ func TestBadOptionsAreRefusedBeforeAnyDial(t *testing.T) {
 		"no scheme":                {zklock.WithAuth("", []byte("x")), `auth scheme ""`},
 		"no SASL mechanism":        {zklock.WithSASL(nil), "SASL mechanism: is nil"},
 		"no TLS configuration":     {zklock.WithTLS(nil), "TLS configuration: is nil"},
+		"no TLS function":          {zklock.WithTLSFunc(nil), "TLS function: is nil"},
 		"no dialer":                {zklock.WithDialer(nil), "dialer: is nil"},
 		"no logger":                {zklock.WithLogger(nil), "logger: is nil"},
 	} {

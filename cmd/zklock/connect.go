@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -62,7 +63,7 @@ func (c *connFlags) register(f *pflag.FlagSet) {
 	f.DurationVar(&c.timeout, "session-timeout", zksession.DefaultTimeout, "how soon the lock of a crashed holder is free; or $"+envTimeout)
 	f.DurationVar(&c.tick, "tick", 0, "the ensemble's tickTime, if its minSessionTimeout is not two ticks; default: found out; help safety")
 	f.BoolVar(&c.createChroot, "create-chroot", false, "make the chroot of --zk when it is missing; default: an error, since it may be misspelt")
-	f.BoolVar(&c.tls, "tls", false, "encrypt the connections; also set by each of the flags below")
+	f.BoolVar(&c.tls, "tls", false, "encrypt the connections; also set by each of the flags below,\nwhose files are read again for each connection")
 	f.StringVar(&c.tlsCA, "tls-ca", "", "`file` with the certificates to trust, PEM; default the system's")
 	f.StringVar(&c.tlsCert, "tls-cert", "", "`file` with the certificate to show, PEM")
 	f.StringVar(&c.tlsKey, "tls-key", "", "`file` with its key, PEM")
@@ -92,8 +93,8 @@ func (c *connFlags) environment(f *pflag.FlagSet) error {
 	return nil
 }
 
-// options turns the flags into options for Dial.
-func (c *connFlags) options() ([]zklock.Option, error) {
+// options turns the flags into options for Dial. warn is called later, with why a file of the TLS flags can no more be used.
+func (c *connFlags) options(warn func(error)) ([]zklock.Option, error) {
 	if c.zk == "" {
 		c.zk = os.Getenv(envZK)
 	}
@@ -134,7 +135,8 @@ func (c *connFlags) options() ([]zklock.Option, error) {
 		return nil, err
 	}
 	if conf != nil {
-		opts = append(opts, zklock.WithTLS(conf))
+		renewing := &renewingTLS{read: c.tlsConfig, last: conf, warn: warn}
+		opts = append(opts, zklock.WithTLSFunc(renewing.next))
 	}
 	return opts, nil
 }
@@ -204,9 +206,39 @@ func (c *connFlags) tlsConfig() (*tls.Config, error) {
 	return conf, nil
 }
 
+// renewingTLS reads the files of the TLS flags again for each connection, so that a command that runs for weeks uses
+// certificates that were renewed meanwhile.
+type renewingTLS struct {
+	read func() (*tls.Config, error)
+	warn func(error) // called when read has failed
+
+	mu   sync.Mutex  // guards last
+	last *tls.Config // that could be read
+}
+
+// next returns the configuration that the files hold now. If it can't be read, since one file was replaced and another
+// not yet, or the files are gone, next warns, and returns the last one, which the servers may still accept.
+func (r *renewingTLS) next() (*tls.Config, error) {
+	conf, err := r.read()
+	if err != nil {
+		r.warn(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.last = conf
+	}
+	return r.last, nil
+}
+
+// warnOfTLS says that a file of the TLS flags can't be used any more.
+func (a *app) warnOfTLS(err error) {
+	notice(a.err, "%v; the last certificates that could be read are used", err)
+}
+
 // dial connects, within --connect-timeout and ctx.
 func (a *app) dial(ctx context.Context, more ...zklock.Option) (*zklock.Client, error) {
-	opts, err := a.conn.options()
+	opts, err := a.conn.options(a.warnOfTLS)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,4 +76,56 @@ func TestServersThatSpeakTLSOnly(t *testing.T) {
 			p.exits(c.code)
 		})
 	}
+}
+
+// The certificates are renewed on disk, first one file and then the other, and the server trusts the new ones only.
+func TestACommandUsesCertificatesThatWereRenewedWhileItRuns(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pair, cert, key := certificate(t, dir)
+	var now atomic.Pointer[tls.Config] // of the server
+	trust := func(pair tls.Certificate, cert string) (accepted *atomic.Int32) {
+		accepted = new(atomic.Int32)
+		text, err := os.ReadFile(cert)
+		require.NoError(t, err)
+		pool := x509.NewCertPool()
+		require.True(t, pool.AppendCertsFromPEM(text))
+		now.Store(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+			VerifyConnection: func(tls.ConnectionState) error { accepted.Add(1); return nil }})
+		return accepted
+	}
+	old := trust(pair, cert)
+	s := zktest.Run(t, zktest.WithTick(tick), longSessions, zktest.WithTLS(&tls.Config{
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return now.Load(), nil }}))
+	d := newDiary(t)
+	p := launch(t, s.Addr(), append(lossFlags("--session-timeout", calm, "--tls-ca", cert, "--tls-cert", cert, "--tls-key", key),
+		"/l", "--", testCommand, "diary", string(d), "until-term")...)
+	d.alive(t, "child")
+	// reconnect breaks the connection, and waits until the client uses the next one.
+	reconnect := func(accepted *atomic.Int32, with string) {
+		handshakes, requests := accepted.Load(), requestsOf(s)
+		s.DropConnections()
+		until(t, "connected with "+with, func() bool { return accepted.Load() > handshakes && requestsOf(s) > requests })
+	}
+
+	renewed, newCert, newKey := certificate(t, t.TempDir())
+	require.NoError(t, os.Rename(newCert, cert))
+	reconnect(old, "the old certificates, since the new one has no key yet")
+	require.Contains(t, p.err.String(), "the last certificates that could be read are used")
+
+	require.NoError(t, os.Rename(newKey, key))
+	reconnect(trust(renewed, cert), "the new ones")
+	require.False(t, p.over())
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	p.exits(7)
+}
+
+// requestsOf returns how many requests of the only session s has seen.
+func requestsOf(s *zktest.Server) (n int) {
+	for _, session := range s.Sessions() {
+		for _, count := range session.Requests {
+			n += count
+		}
+	}
+	return n
 }

@@ -69,6 +69,9 @@ type Config struct {
 	// TLS, when set, encrypts the connections; ServerName defaults to each server's host.
 	TLS *tls.Config
 
+	// TLSFunc, when set, is called for each connection, and returns what TLS would be.
+	TLSFunc dial.TLSFunc
+
 	// Dial, when set, opens the connections and resolves the names; TLS runs on top of it.
 	Dial Dialer
 
@@ -95,7 +98,7 @@ type config struct {
 }
 
 func (c *config) dialing() dial.Config {
-	return dial.Config{Servers: c.servers, Timeout: c.Timeout, TLS: c.TLS, Dial: c.Dial}
+	return dial.Config{Servers: c.servers, Timeout: c.Timeout, TLS: c.TLS, TLSFunc: c.TLSFunc, Dial: c.Dial}
 }
 
 func (c Config) check(connect string) (config, error) {

@@ -9,8 +9,10 @@ import (
 	"crypto/x509"
 	"math/big"
 	"net"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -158,6 +160,61 @@ func TestASessionOverTLS(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.Less(t, time.Since(start), 3*time.Second)
 	require.Empty(t, srv.Sessions())
+}
+
+func TestTheTLSConfigurationIsAskedForAtEachConnection(t *testing.T) {
+	t.Parallel()
+	srv := zktest.Run(t)
+	cert, pool := certificate(t)
+	addr := tlsFront(t, srv, cert)
+	hangs := make(chan struct{})
+	defer close(hangs)
+	var calls atomic.Int32
+	s := openAt(t, addr, func(c *session.Config) {
+		c.Timeout = 2 * time.Second
+		c.TLSFunc = func() (*tls.Config, error) {
+			switch calls.Add(1) {
+			case 1:
+				return nil, os.ErrNotExist
+			case 2:
+				return nil, nil
+			case 3:
+				<-hangs
+			case 4:
+				return &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}, nil // trusts nobody
+			}
+			return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+		}
+	})
+	require.EqualValues(t, 5, calls.Load())
+	srv.DropConnections()
+	_, err := s.Exists(within(t, soon), "/")
+	require.NoError(t, err, "on the next connection")
+	require.EqualValues(t, 6, calls.Load())
+}
+
+func TestATLSConfigurationThatDoesNotComeIsTheReason(t *testing.T) {
+	t.Parallel()
+	srv := zktest.Run(t)
+	cert, _ := certificate(t)
+	addr := tlsFront(t, srv, cert)
+	hangs := make(chan struct{})
+	t.Cleanup(func() { close(hangs) })
+	for says, fn := range map[string]func() (*tls.Config, error){
+		"TLS: file does not exist":                                      func() (*tls.Config, error) { return nil, os.ErrNotExist },
+		"TLS: the function has returned no configuration, and no error": func() (*tls.Config, error) { return nil, nil },
+		"TLS: the function that returns the configuration has not returned in time": func() (*tls.Config, error) {
+			<-hangs
+			return nil, nil
+		},
+	} {
+		t.Run(says, func(t *testing.T) {
+			t.Parallel()
+			_, err := session.Open(within(t, 2*time.Second), addr, session.Config{Timeout: time.Second, TLSFunc: fn})
+			require.ErrorIs(t, err, session.ErrUnreachable)
+			require.ErrorContains(t, err, says)
+		})
+	}
 }
 
 func TestTLSOnTopOfADialerWithANameOfItsOwn(t *testing.T) {

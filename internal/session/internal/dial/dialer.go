@@ -41,8 +41,12 @@ type Config struct {
 	Servers []string
 	Timeout time.Duration  // of the session, as asked for
 	TLS     *tls.Config    // nil: none
+	TLSFunc TLSFunc        // unless nil: instead of TLS
 	Dial    session.Dialer // nil: of package net
 }
+
+// TLSFunc returns the TLS configuration of the next connection.
+type TLSFunc func() (*tls.Config, error)
 
 // New returns the dialer of a session, which ends with session; lease says how much of it is left.
 func New(life context.Context, conf Config, lease func() (left time.Duration, retained bool)) *Dialer {
@@ -148,10 +152,13 @@ func (c *Config) Open(ctx context.Context, server string, limit time.Duration) (
 	if err != nil {
 		return nil, dialError(err, limit)
 	}
-	if c.TLS == nil {
+	conf, err := c.tlsConfig(bounded)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("TLS: %w", failure.Plain(err)), conn.Close())
+	}
+	if conf == nil {
 		return conn, nil
 	}
-	conf := c.TLS
 	if conf.ServerName == "" && !conf.InsecureSkipVerify {
 		host, _, err := net.SplitHostPort(server)
 		if err != nil {
@@ -165,6 +172,32 @@ func (c *Config) Open(ctx context.Context, server string, limit time.Duration) (
 		return nil, errors.Join(tlsError(err, limit), conn.Close())
 	}
 	return secure, nil
+}
+
+// tlsConfig returns the TLS configuration of a connection, or nil if it is to be plain TCP. It does
+// not wait for the user's function beyond ctx.
+func (c *Config) tlsConfig(ctx context.Context) (*tls.Config, error) {
+	if c.TLSFunc == nil {
+		return c.TLS, nil
+	}
+	type answer struct {
+		conf *tls.Config
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() { // ends with the user's function
+		conf, err := c.TLSFunc()
+		answered <- answer{conf, err}
+	}()
+	select {
+	case a := <-answered:
+		if a.conf == nil && a.err == nil {
+			return nil, errors.New("the function has returned no configuration, and no error")
+		}
+		return a.conf, a.err
+	case <-ctx.Done():
+		return nil, errors.New("the function that returns the configuration has not returned in time")
+	}
 }
 
 // custom calls the user's dialer, which takes a time limit and no context. If the session ends
