@@ -45,8 +45,9 @@ const (
 	envRoot     = "ZKLOCK_ROOT"
 )
 
-// handedOn are the flags that a command gets in its environment, so that a zklock in it uses the same ensemble in the
-// same way. Credentials are not among them, only the names of files with credentials or keys.
+// handedOn are the flags that a command gets in its environment, so that a zklock in it uses the
+// same ensemble in the same way. Credentials are not among them, only the names of files with
+// credentials or keys.
 var handedOn = []string{"zk", "auth-file", "connect-timeout", "session-timeout", "tick", "create-chroot", "tls", "tls-ca", "tls-cert", "tls-key",
 	"tls-server-name"}
 
@@ -70,8 +71,9 @@ func (c *connFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.tlsServer, "tls-server-name", "", "the `name` to expect in the servers' certificates; default each one's host")
 }
 
-// environment takes the values of flags that are not given from the environment, before they are checked, and notes the
-// given ones for the command. options reads the ensemble and the credentials from the environment.
+// environment takes the values of flags that are not given from the environment, before they are
+// checked, and notes the given ones for the command. options reads the ensemble and the credentials
+// from the environment.
 func (c *connFlags) environment(f *pflag.FlagSet) error {
 	for _, name := range handedOn {
 		key, text := variable(name), os.Getenv(variable(name))
@@ -93,7 +95,8 @@ func (c *connFlags) environment(f *pflag.FlagSet) error {
 	return nil
 }
 
-// options turns the flags into options for Dial. warn is called later, with why a file of the TLS flags can no more be used.
+// options turns the flags into options for Dial. warn is called later, with why a file of the TLS
+// flags can no more be used.
 func (c *connFlags) options(warn func(error)) ([]zklock.Option, error) {
 	if c.zk == "" {
 		c.zk = os.Getenv(envZK)
@@ -206,29 +209,47 @@ func (c *connFlags) tlsConfig() (*tls.Config, error) {
 	return conf, nil
 }
 
-// renewingTLS reads the files of the TLS flags again for each connection, so that a command that runs for weeks uses
-// certificates that were renewed meanwhile.
+// renewingTLS reads the files of the TLS flags again for each connection, so that a command that
+// runs for weeks uses certificates that were renewed meanwhile.
 type renewingTLS struct {
 	read func() (*tls.Config, error)
 	warn func(error) // called when read has failed
 
-	mu   sync.Mutex  // guards last
-	last *tls.Config // that could be read
+	mu     sync.Mutex  // guards what follows
+	last   *tls.Config // that could be read
+	warned string      // the last warning, until the files can be read again
 }
 
-// next returns the configuration that the files hold now. If it can't be read, since one file was replaced and another
-// not yet, or the files are gone, next warns, and returns the last one, which the servers may still accept.
+// next returns the configuration that the files hold now. If it can't be read, since one file was
+// replaced and another not yet, or the files are gone, next returns the last one, which the servers
+// may still accept. It warns of that once, and not for each attempt to connect.
 func (r *renewingTLS) next() (*tls.Config, error) {
 	conf, err := r.read()
-	if err != nil {
+	if err == nil {
+		r.keep(conf)
+		return conf, nil
+	}
+	last, isNew := r.failed(err.Error())
+	if isNew {
 		r.warn(err)
 	}
+	return last, nil
+}
+
+func (r *renewingTLS) keep(conf *tls.Config) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil {
-		r.last = conf
-	}
-	return r.last, nil
+	r.last = conf
+	r.warned = ""
+}
+
+// failed returns the last configuration that could be read, and whether why has not been told yet.
+func (r *renewingTLS) failed(why string) (last *tls.Config, isNew bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	isNew = why != r.warned
+	r.warned = why
+	return r.last, isNew
 }
 
 // warnOfTLS says that a file of the TLS flags can't be used any more.

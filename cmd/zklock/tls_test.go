@@ -129,3 +129,32 @@ func requestsOf(s *zktest.Server) (n int) {
 	}
 	return n
 }
+
+// A client without a server may connect several times a second.
+func TestAFileThatCannotBeReadIsWarnedOfOnce(t *testing.T) {
+	first, renewed := &tls.Config{MinVersion: tls.VersionTLS12}, &tls.Config{MinVersion: tls.VersionTLS13}
+	var found *tls.Config
+	var unreadable error
+	var warned []error
+	r := renewingTLS{
+		last: first,
+		read: func() (*tls.Config, error) { return found, unreadable },
+		warn: func(err error) { warned = append(warned, err) },
+	}
+	next := func(conf *tls.Config, err error) *tls.Config {
+		found, unreadable = conf, err
+		got, err := r.next()
+		require.NoError(t, err)
+		return got
+	}
+	for range 3 {
+		require.Same(t, first, next(nil, os.ErrNotExist))
+	}
+	require.Equal(t, []error{os.ErrNotExist}, warned)
+	require.Same(t, first, next(nil, os.ErrPermission))
+	require.Equal(t, []error{os.ErrNotExist, os.ErrPermission}, warned, "another reason")
+
+	require.Same(t, renewed, next(renewed, nil))
+	require.Same(t, renewed, next(nil, os.ErrPermission))
+	require.Len(t, warned, 3, "again, after it could be read")
+}
