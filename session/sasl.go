@@ -10,10 +10,11 @@ import (
 	"strings"
 )
 
-// DigestMD5 is the SASL mechanism DIGEST-MD5, for a user of the server's JAAS configuration (DigestLoginModule,
-// user_NAME="password"). The password does not cross the wire, and the server proves that it knows it too. Requests and
-// replies are neither encrypted nor signed: use TLS where others can reach the network. Access lists name the user as
-// {"sasl", user}. Source: RFC 2831, with the service and host that ZooKeeper's clients use, zookeeper/zk-sasl-md5.
+// DigestMD5 is the SASL mechanism DIGEST-MD5, for a user of the server's JAAS configuration
+// (DigestLoginModule, user_NAME="password"). The password does not cross the wire, and the server
+// proves that it knows it too. Requests and replies are neither encrypted nor signed: use TLS where
+// others can reach the network. Access lists name the user as {"sasl", user}. Source: RFC 2831,
+// with the service and host that ZooKeeper's clients use, zookeeper/zk-sasl-md5.
 //
 // FIPS 140-only mode (GODEBUG=fips140=only) forbids MD5: Dial then returns an error that matches
 // zklock.ErrInvalid.
@@ -95,8 +96,8 @@ func (r *digestRun) answer(challenge []byte) ([]byte, error) {
 
 func hexSum(s string) string { return fmt.Sprintf("%x", md5.Sum([]byte(s))) }
 
-// latin encodes a name or password for hashing: in ISO 8859-1 if that has all its characters, else in UTF-8 if the server
-// accepts that.
+// latin encodes a name or password for hashing: in ISO 8859-1 if that has all its characters, else
+// in UTF-8 if the server accepts that.
 func latin(s string, utf8 bool) string {
 	var b []byte
 	for _, r := range s {
@@ -115,7 +116,8 @@ func quoted(s string) string {
 // directive matches name=value or name="value"; in quotes, a backslash escapes the next character.
 const directive = `^([^=]*)=(?:"((?s:[^"\\]|\\.)*)"|([^",][^,]*)?(?:,|$))`
 
-// directives reads a challenge's directives, which commas separate. If a name occurs more than once, the first counts.
+// directives reads a challenge's directives, which commas separate. If a name occurs more than
+// once, the first counts.
 func directives(b []byte) (map[string]string, error) {
 	pattern, found := regexp.MustCompile(directive), map[string]string{}
 	for rest := strings.Trim(string(b), ", \t"); rest != ""; rest = strings.TrimLeft(rest, ", \t") {

@@ -1,7 +1,8 @@
-// Package session has what a program says to, and hears from, the ZooKeeper session of its locks: its znodes and
-// transactions, its state, and how its connections are opened and authenticated.
+// Package session has what a program says to, and hears from, the ZooKeeper session of its locks:
+// its znodes and transactions, its state, and how its connections are opened and authenticated.
 //
-// zklock.Client.Session returns the session, so that a program needs no second connection for znodes of its own:
+// zklock.Client.Session returns the session, so that a program needs no second connection for
+// znodes of its own:
 //
 //	s, err := client.Session(ctx)
 //	…
@@ -17,20 +18,24 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Session reads and writes znodes of the program's own. It can't end the session; leave the locks' znodes alone. Paths are below the
-// chroot of the connect string. Version −1 means any. Its methods may be called concurrently.
+// Session reads and writes znodes of the program's own. It can't end the session; leave the locks'
+// znodes alone. Paths are below the chroot of the connect string. Version −1 means any. Its methods
+// may be called concurrently.
 //
-// A call blocks for one round trip and, while there is no connection, until there is one; it returns promptly when ctx or the
-// session ends. Reads are repeated when the connection breaks. A write is sent once, but for CreateAll's. Errors:
+// A call blocks for one round trip and, while there is no connection, until there is one; it
+// returns promptly when ctx or the session ends. Reads are repeated when the connection breaks. A
+// write is sent once, but for CreateAll's. Errors:
 //   - the driver's (zk.ErrNoNode, …) when the ensemble refuses;
-//   - zklock.ErrUnknownOutcome: a write's reply was lost, or ctx ended after it was sent, or a server in trouble answered it;
-//   - zklock.ErrSessionFull: there is no room for another ephemeral znode; zklock.ErrTooLarge; zklock.ErrPath. Nothing was
-//     sent;
+//   - zklock.ErrUnknownOutcome: a write's reply was lost, or ctx ended after it was sent, or a
+//     server in trouble answered it;
+//   - zklock.ErrSessionFull: there is no room for another ephemeral znode; zklock.ErrTooLarge;
+//     zklock.ErrPath. Nothing was sent;
 //   - ctx's, or why the session is over.
 type Session interface {
 	// Create makes a znode. Its parent must exist.
 	Create(ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL) (Created, error)
-	// CreateAll makes path and its missing parents, which are persistent. A znode that exists is left as it is.
+	// CreateAll makes path and its missing parents, which are persistent. A znode that exists is
+	// left as it is.
 	CreateAll(ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL) error
 	Get(ctx context.Context, path string) ([]byte, zk.Stat, error)
 	Set(ctx context.Context, path string, data []byte, version int32) (zk.Stat, error)
@@ -41,11 +46,13 @@ type Session interface {
 	List(ctx context.Context, path string) ([]string, zk.Stat, error)
 	ACL(ctx context.Context, path string) ([]zk.ACL, zk.Stat, error)
 	SetACL(ctx context.Context, path string, acl []zk.ACL, version int32) (zk.Stat, error)
-	// Multi carries out several writes in one transaction: all or none. If the ensemble refuses, the error is that of the
-	// operation that failed. Even then each operation has a response, unless all were refused together.
+	// Multi carries out several writes in one transaction: all or none. If the ensemble refuses,
+	// the error is that of the operation that failed. Even then each operation has a response,
+	// unless all were refused together.
 	Multi(ctx context.Context, ops ...Op) ([]zk.MultiResponse, error)
-	// Sync waits until the connected server has caught up with the leader: reads after it see what was carried out before
-	// it, but for writes that the leader carried out in the milliseconds around the call.
+	// Sync waits until the connected server has caught up with the leader: reads after it see what
+	// was carried out before it, but for writes that the leader carried out in the milliseconds
+	// around the call.
 	Sync(ctx context.Context, path string) error
 
 	ID() int64 // 0 before the ensemble has answered
@@ -53,7 +60,8 @@ type Session interface {
 	// Context ends with the session; context.Cause then says why, as Err does.
 	Context() context.Context
 	Err() error
-	// SafeUntil is the instant, by the local clock, before which the ensemble can't have ended the session by itself.
+	// SafeUntil is the instant, by the local clock, before which the ensemble can't have ended the
+	// session by itself.
 	SafeUntil() time.Time
 	// Timeout is what the ensemble granted.
 	Timeout() time.Duration
@@ -65,12 +73,13 @@ type Created struct {
 	Czxid int64  // the zxid of the create
 }
 
-// Dialer opens a connection to one server, within timeout. The signature is the driver's, so a Dialer made for the
-// driver, or an in-process server's, fits.
+// Dialer opens a connection to one server, within timeout. The signature is the driver's, so a
+// Dialer made for the driver, or an in-process server's, fits.
 type Dialer func(network, addr string, timeout time.Duration) (net.Conn, error)
 
-// SASL is a mechanism by which a client authenticates to a server: DigestMD5, or one of the program's own. Each
-// connection negotiates again, so its methods are called repeatedly, and concurrently by several sessions of a client.
+// SASL is a mechanism by which a client authenticates to a server: DigestMD5, or one of the
+// program's own. Each connection negotiates again, so its methods are called repeatedly, and
+// concurrently by several sessions of a client.
 type SASL interface {
 	// Name returns the mechanism's name, such as "DIGEST-MD5", for errors.
 	Name() string
@@ -80,9 +89,10 @@ type SASL interface {
 
 // Negotiation is one run of a SASL mechanism, on one connection.
 type Negotiation interface {
-	// Step takes the server's challenge, nil at first, and returns the token to send to it. done: the mechanism needs no
-	// further challenge; a token that is not nil is still sent. An error gives up the connection, and another server is
-	// tried. Refused credentials are reported by the server, not by Step. ctx bounds the time for Step.
+	// Step takes the server's challenge, nil at first, and returns the token to send to it. done:
+	// the mechanism needs no further challenge; a token that is not nil is still sent. An error
+	// gives up the connection, and another server is tried. Refused credentials are reported by the
+	// server, not by Step. ctx bounds the time for Step.
 	Step(ctx context.Context, challenge []byte) (token []byte, done bool, err error)
 }
 
@@ -94,7 +104,8 @@ const (
 	Connecting State = iota
 	// Connected: requests travel.
 	Connected
-	// Disconnected: no connection; the session may go on, or have ended. Requests wait for the next connection.
+	// Disconnected: no connection; the session may go on, or have ended. Requests wait for the next
+	// connection.
 	Disconnected
 	// Over: the session has ended for good; Err says why.
 	Over

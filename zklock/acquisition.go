@@ -15,14 +15,16 @@ import (
 	"github.com/zklock/locker/internal/queue"
 )
 
-// acquisition is a lock that was acquired: what its holds share. There is one hold, or with reentrancy several. It ends
-// once, by end, for the first cause; ARCHITECTURE.md lists the causes and the functions that notice them. end cancels the
-// contexts of all holds first. When the session ends, they have ended with it already.
+// acquisition is a lock that was acquired: what its holds share. There is one hold, or with
+// reentrancy several. It ends once, by end, for the first cause; ARCHITECTURE.md lists the causes
+// and the functions that notice them. end cancels the contexts of all holds first. When the session
+// ends, they have ended with it already.
 //
 // A hold ends alone, with ErrUnlocked, when one of several reentrant holds is unlocked (drop).
 //
-// The ticket is left once, by leave: at the last Unlock or when WithMaxHold's time is over, whichever is first. Znodes that the
-// ensemble has deleted, or will delete with the session, need no leaving.
+// The ticket is left once, by leave: at the last Unlock or when WithMaxHold's time is over,
+// whichever is first. Znodes that the ensemble has deleted, or will delete with the session, need
+// no leaving.
 type acquisition struct {
 	c      *Client
 	ticket ticket
@@ -46,8 +48,8 @@ const (
 	lost                      // anything else (endLost, expire)
 )
 
-// newHold makes the acquisition of a ticket that holds, and its first hold. Both are one allocation: with local handoff a hold
-// may last for a microsecond.
+// newHold makes the acquisition of a ticket that holds, and its first hold. Both are one
+// allocation: with local handoff a hold may last for a microsecond.
 func (c *Client) newHold(t ticket, w *waiting, o lockOptions) *Hold {
 	both := &struct {
 		a   acquisition
@@ -71,8 +73,8 @@ func (c *Client) newHold(t ticket, w *waiting, o lockOptions) *Hold {
 	return h
 }
 
-// join adds a hold for a Lock of l whose context belongs to the acquisition, which covers l's path dir. If the acquisition has
-// ended, or is about to, both results are nil.
+// join adds a hold for a Lock of l whose context belongs to the acquisition, which covers l's path
+// dir. If the acquisition has ended, or is about to, both results are nil.
 func (a *acquisition) join(caller context.Context, l *lock, dir string, kind LockKind) (*Hold, error) {
 	switch {
 	case !a.live():
@@ -115,7 +117,8 @@ func (a *acquisition) has(path string) bool {
 	return slices.Contains(a.info.Paths, path) || a.info.Paths == nil && a.info.Path == path
 }
 
-// drop ends the context of a hold that was released, and removes it. last is true if no hold is left.
+// drop ends the context of a hold that was released, and removes it. last is true if no hold is
+// left.
 func (a *acquisition) drop(h *Hold) (last bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -124,7 +127,8 @@ func (a *acquisition) drop(h *Hold) (last bool) {
 	return len(a.holds) == 0
 }
 
-// release ends an acquisition whose last hold was unlocked. If it was lost before, the znodes that are left are deleted.
+// release ends an acquisition whose last hold was unlocked. If it was lost before, the znodes that
+// are left are deleted.
 func (a *acquisition) release(ctx context.Context) error {
 	if cause := a.ended(); cause != nil {
 		a.endLost(cause) // Guard may not have reported it yet
@@ -152,9 +156,9 @@ func (a *acquisition) release(ctx context.Context) error {
 	return err
 }
 
-// endLost ends an acquisition that was lost for cause. After a stop of the process, the znode's deletion may be noticed
-// before the clock is read. If the lease has expired by then, the session's end deleted the znode: the cause is
-// ErrLeaseExpired.
+// endLost ends an acquisition that was lost for cause. After a stop of the process, the znode's
+// deletion may be noticed before the clock is read. If the lease has expired by then, the session's
+// end deleted the znode: the cause is ErrLeaseExpired.
 func (a *acquisition) endLost(cause error) {
 	switch {
 	case errors.Is(cause, queue.ErrGone):
@@ -167,7 +171,8 @@ func (a *acquisition) endLost(cause error) {
 	}
 }
 
-// expire ends an acquisition whose WithMaxHold is over, and then leaves the ticket, also after a loss.
+// expire ends an acquisition whose WithMaxHold is over, and then leaves the ticket, also after a
+// loss.
 func (a *acquisition) expire() {
 	first := a.end(lost, ErrMaxHold)
 	if errors.Is(a.ended(), ErrUnlocked) {
@@ -181,8 +186,8 @@ func (a *acquisition) expire() {
 	}
 }
 
-// end is the only way out of held: it ends the context of every hold with cause. It returns false if the acquisition had ended
-// before.
+// end is the only way out of held: it ends the context of every hold with cause. It returns false
+// if the acquisition had ended before.
 func (a *acquisition) end(to acquisitionState, cause error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -193,7 +198,8 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 	for _, h := range a.holds {
 		h.cancel(cause) // under mu: a caller that finds the acquisition ended finds the contexts ended too
 	}
-	// A loss may leave znodes behind: then the timer goes on, to give them up when WithMaxHold's time is over.
+	// A loss may leave znodes behind: then the timer goes on, to give them up when WithMaxHold's
+	// time is over.
 	if a.maxHold != nil && !a.leavableLocked() {
 		a.maxHold.Stop()
 	}
@@ -216,7 +222,8 @@ func (a *acquisition) tellLost(cause error) {
 	a.c.tell(level, event, a.c.opts.hooks.Lost, a.after(cause))
 }
 
-// leave leaves the ticket of an acquisition that has ended, as queue.Ticket.Leave does. Only the first call does anything.
+// leave leaves the ticket of an acquisition that has ended, as queue.Ticket.Leave does. Only the
+// first call does anything.
 func (a *acquisition) leave(ctx context.Context) error {
 	a.mu.Lock()
 	leavable := a.leavableLocked()
@@ -230,14 +237,15 @@ func (a *acquisition) leave(ctx context.Context) error {
 		return nil
 	}
 	if state == lost {
-		// Else Leave would hand a turn on (local handoff). endLost calls Lose too, but maybe not yet.
+		// Else Leave would hand a turn on (local handoff). endLost calls Lose too, but maybe not
+		// yet.
 		a.ticket.Lose(cause)
 	}
 	return a.ticket.Leave(ctx)
 }
 
-// leavableLocked reports whether an acquisition that has ended may have znodes: not if it was left, if its only znode was
-// deleted, or if it was lost with its session.
+// leavableLocked reports whether an acquisition that has ended may have znodes: not if it was left,
+// if its only znode was deleted, or if it was lost with its session.
 func (a *acquisition) leavableLocked() bool {
 	if a.left || errors.Is(a.cause, ErrNodeDeleted) && len(a.ticket.Nodes()) == 1 {
 		return false
@@ -245,7 +253,8 @@ func (a *acquisition) leavableLocked() bool {
 	return a.state == released || a.ticket.Session().Err() == nil
 }
 
-// ended returns why the lock is not held any more; nil while it is. Guard may not have reported it yet.
+// ended returns why the lock is not held any more; nil while it is. Guard may not have reported it
+// yet.
 func (a *acquisition) ended() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -269,7 +278,8 @@ func (a *acquisition) endedLocked() error {
 	return context.Cause(a.ticket.Session().Context())
 }
 
-// status returns what Status shows, and whether the acquisition is live: it has not ended, and is not about to.
+// status returns what Status shows, and whether the acquisition is live: it has not ended, and is
+// not about to.
 func (a *acquisition) status() (i LockInfo, live bool) {
 	a.mu.Lock()
 	n, live := len(a.holds), a.liveLocked()

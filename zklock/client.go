@@ -14,8 +14,9 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Client is a program's access to its locks. It keeps one ZooKeeper session, and opens the next when that has ended. One Client
-// serves a whole program, unless that has more locks than a session has room for (ErrSessionFull).
+// Client is a program's access to its locks. It keeps one ZooKeeper session, and opens the next
+// when that has ended. One Client serves a whole program, unless that has more locks than a session
+// has room for (ErrSessionFull).
 type Client struct {
 	connect string
 	chroot  string // of connect
@@ -34,11 +35,13 @@ type Client struct {
 	mu   sync.Mutex     // held to cancel ctx, and to add to ends before that: afterwards Close may be waiting for ends
 }
 
-// Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then, or
-// until ctx ends, which bounds this call only. It logs from time to time which servers it can't reach: see WithLogger.
+// Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists.
+// It blocks until then, or until ctx ends, which bounds this call only. It logs from time to time
+// which servers it can't reach: see WithLogger.
 //
-// Errors: ErrInvalid, ErrPath: the connect string or an option is wrong; no I/O has been done. ErrAuth: credentials were refused.
-// ErrUnreachable, with ctx's: what each server has answered. Nothing is left behind.
+// Errors: ErrInvalid, ErrPath: the connect string or an option is wrong; no I/O has been done.
+// ErrAuth: credentials were refused. ErrUnreachable, with ctx's: what each server has answered.
+// Nothing is left behind.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
 	c, err := Open(connect, opts...)
 	if err != nil {
@@ -51,8 +54,9 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 	return c, nil
 }
 
-// Open is Dial that does not wait: the Client connects in the background, and its calls wait for that, so that a service can start
-// while the ensemble is down. Credentials that the ensemble refuses are the error of every call.
+// Open is Dial that does not wait: the Client connects in the background, and its calls wait for
+// that, so that a service can start while the ensemble is down. Credentials that the ensemble
+// refuses are the error of every call.
 func Open(connect string, opts ...Option) (*Client, error) {
 	o, err := chosen(opts)
 	if err != nil {
@@ -76,12 +80,13 @@ func Open(connect string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the session, and with it every hold and wait of the Client (ErrClosed). The locks are free at once if a server is
-// connected, else when the ensemble expires the session. It returns nil once everything that it ran has ended, within about
-// 2 s plus the hooks' time. It may be called again.
+// Close ends the session, and with it every hold and wait of the Client (ErrClosed). The locks are
+// free at once if a server is connected, else when the ensemble expires the session. It returns nil
+// once everything that it ran has ended, within about 2 s plus the hooks' time. It may be called
+// again.
 //
-// Call it before the process exits; log.Fatal and os.Exit skip deferred calls. Without it, a lock may stay until the session
-// times out.
+// Call it before the process exits; log.Fatal and os.Exit skip deferred calls. Without it, a lock
+// may stay until the session times out.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.cancel(closedError{})
@@ -90,8 +95,9 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Session returns the current session, for the program's own znodes, and waits for one as long as ctx lasts. When that session ends
-// the Client opens another: don't keep it, ask again. ErrClosed: the Client was closed.
+// Session returns the current session, for the program's own znodes, and waits for one as long as
+// ctx lasts. When that session ends the Client opens another: don't keep it, ask again. ErrClosed:
+// the Client was closed.
 func (c *Client) Session(ctx context.Context) (session.Session, error) {
 	s, err := c.await(ctx)
 	if err != nil {
@@ -108,7 +114,8 @@ func (c *Client) String() string {
 	return "client of " + text.Foreign(c.connect) + " (" + c.present.Load().session.State().String() + ")"
 }
 
-// spawn runs fn in a goroutine that Close joins; fn must end soon after the Client was closed. False: Close came first.
+// spawn runs fn in a goroutine that Close joins; fn must end soon after the Client was closed. If
+// Close came first, spawn returns false.
 func (c *Client) spawn(fn func()) bool {
 	if !c.countEnd() {
 		return false
@@ -118,7 +125,7 @@ func (c *Client) spawn(fn func()) bool {
 	return true
 }
 
-// countEnd has Close wait for one more call of ends.Done. False: Close came first.
+// countEnd has Close wait for one more call of ends.Done. It returns false if Close came first.
 func (c *Client) countEnd() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,5 +150,6 @@ func (c *Client) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// giveUp leaves a ticket that is no longer wanted. Whatever it returns, the deletion goes on in the background.
+// giveUp leaves a ticket that is no longer wanted. Whatever it returns, the deletion goes on in the
+// background.
 func (c *Client) giveUp(ctx context.Context, t ticket) { _ = t.Leave(ctx) }

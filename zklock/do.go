@@ -14,7 +14,8 @@ func do(ctx context.Context, lock func(context.Context) (context.Context, *Hold,
 	return h.do(ctx, fn)
 }
 
-// tryDo is do with a call that does not wait. ran reports whether fn was called; that the lock is busy is no error.
+// tryDo is do with a call that does not wait. ran reports whether fn was called; that the lock is
+// busy is no error.
 func tryDo(ctx context.Context, try func(context.Context) (context.Context, *Hold, error),
 	fn func(context.Context) error) (ran bool, err error) {
 	err = do(ctx, try, fn)
@@ -27,7 +28,8 @@ func tryDo(ctx context.Context, try func(context.Context) (context.Context, *Hol
 	return false, err
 }
 
-// needFunction panics for a mistake in the program before anything else happens: see the package comment.
+// needFunction panics for a mistake in the program before anything else happens: see the package
+// comment.
 func needFunction(missing bool) {
 	if missing {
 		panic("zklock: nil function")

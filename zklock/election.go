@@ -19,17 +19,19 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-// Election chooses one leader among the candidates of a path, by rank and arrival. It is a Mutex whose holder has a value that
-// others can read and watch.
+// Election chooses one leader among the candidates of a path, by rank and arrival. It is a Mutex
+// whose holder has a value that others can read and watch.
 type Election struct{ lock }
 
-// Election returns the election whose candidates queue below path. WithReentrancy and WithLocalHandoff are refused.
+// Election returns the election whose candidates queue below path. WithReentrancy and
+// WithLocalHandoff are refused.
 func (c *Client) Election(path string, opts ...LockOption) *Election {
 	return &Election{c.newLock(nounElection, opts, path)}
 }
 
-// WithRank returns the election for candidates of rank n, 0 to 1<<31−1; without it rank 0. When the leader goes, the
-// highest rank in line leads next, equal ranks by arrival: with a rank for each release, a rolling update hands over once.
+// WithRank returns the election for candidates of rank n, 0 to 1<<31−1; without it rank 0. When the
+// leader goes, the highest rank in line leads next, equal ranks by arrival: with a rank for each
+// release, a rolling update hands over once.
 func (e *Election) WithRank(n int) *Election {
 	ranked := *e
 	if ranked.rank = n; (n < 0 || n > recipe.MaxRank) && ranked.err == nil {
@@ -38,14 +40,15 @@ func (e *Election) WithRank(n int) *Election {
 	return &ranked
 }
 
-// Campaign waits until this candidate leads, with value for others to read. Contract and errors are those of Mutex.Lock.
+// Campaign waits until this candidate leads, with value for others to read. Contract and errors are
+// those of Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, value []byte) (context.Context, *Hold, error) {
 	return e.candidate(value).acquire(ctx, "campaign", LockInfo{Kind: KindElection})
 }
 
-// Proclaim replaces the value that others read. term is a hold of this election; another is ErrInvalid. It blocks for one round
-// trip. ErrLost, ErrUnlocked or ErrClosed: this candidate no longer leads, and the value was not changed. ErrUnknownOutcome: it
-// may have been changed.
+// Proclaim replaces the value that others read. term is a hold of this election; another is
+// ErrInvalid. It blocks for one round trip. ErrLost, ErrUnlocked or ErrClosed: this candidate no
+// longer leads, and the value was not changed. ErrUnknownOutcome: it may have been changed.
 func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error {
 	c := e.candidate(value)
 	err := c.err
@@ -75,14 +78,16 @@ func (l lock) candidate(value []byte) *lock {
 	return &l
 }
 
-// Run campaigns and calls lead for each term, one after the other, until ctx ends or lead returns while it leads. lead's context
-// ends with ctx and with the term; term.Context() ends with the term alone. A lead that ignores its context keeps others from
-// leading. After a lost term Run campaigns again; Hooks.LeadFailed and the log have lead's error if that is more than the end of
-// its context.
+// Run campaigns and calls lead for each term, one after the other, until ctx ends or lead returns
+// while it leads. lead's context ends with ctx and with the term; term.Context() ends with the term
+// alone. A lead that ignores its context keeps others from leading. After a lost term Run campaigns
+// again; Hooks.LeadFailed and the log have lead's error if that is more than the end of its
+// context.
 //
-// Run returns lead's error (or nil) if lead returned during its term, with ErrLost if the release finds the term lost. It returns
-// ctx's error if ctx ended outside a term, and a campaign's if retrying can't help (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy
-// after WithMaxWait). Other failures are retried a second later.
+// Run returns lead's error (or nil) if lead returned during its term, with ErrLost if the release
+// finds the term lost. It returns ctx's error if ctx ended outside a term, and a campaign's if
+// retrying can't help (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithMaxWait). Other
+// failures are retried a second later.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, term *Hold) error) error {
 	c := e.c
 	needFunction(lead == nil)
@@ -90,7 +95,8 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		asked := time.Now()
 		_, l, err := e.Campaign(ctx, value)
 		if err != nil {
-			// A neighbour's znode that blocks the first campaign is probably a mistake, so the caller should hear of it.
+			// A neighbour's znode that blocks the first campaign is probably a mistake, so the
+			// caller should hear of it.
 			passes := errors.Is(err, queue.ErrNeighbour) && (!first || time.Since(asked) > queue.WatchAfter)
 			switch {
 			case hopeless(err) && !passes:
@@ -126,8 +132,8 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 	}
 }
 
-// isOnlyEnd reports whether err, which lead returned after its term was lost, is no more than the end of its context. One of
-// several joined errors may be more.
+// isOnlyEnd reports whether err, which lead returned after its term was lost, is no more than the
+// end of its context. One of several joined errors may be more.
 func isOnlyEnd(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the join itself
 		return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !isOnlyEnd(one) })
@@ -135,8 +141,8 @@ func isOnlyEnd(err error) bool {
 	return failure.IsOne(err, context.Canceled, ErrLost)
 }
 
-// hopeless reports whether every further campaign, or read of an observer, would fail with err as well. What else a server
-// answers, or garbles, may be better the next time, or on another server.
+// hopeless reports whether every further campaign, or read of an observer, would fail with err as
+// well. What else a server answers, or garbles, may be better the next time, or on another server.
 func hopeless(err error) bool {
 	return failure.IsOne(err, ErrClosed, ErrPath, ErrInvalid, ErrConflict, ErrDeadlock, ErrBusy, ErrTooLarge, ErrAuth,
 		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrBadArguments)
@@ -154,9 +160,10 @@ type Leader struct {
 	Since   time.Time // when it entered the line, by the ensemble's clock
 }
 
-// Leader returns the candidate that leads: the first in line. It returns ErrNoLeader if there is none. A candidate that had
-// resigned before the call is not named: Leader costs a write without an effect, which a majority confirms. It blocks for five
-// round trips, usually, or as long as there is no connection and ctx lasts.
+// Leader returns the candidate that leads: the first in line. It returns ErrNoLeader if there is
+// none. A candidate that had resigned before the call is not named: Leader costs a write without an
+// effect, which a majority confirms. It blocks for five round trips, usually, or as long as there
+// is no connection and ctx lasts.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	var leader Leader
 	err := e.withSession(ctx, "leader", func(s *session.Session) error {
@@ -179,12 +186,12 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return leader, err
 }
 
-// Observe yields who leads now, and then every change, in order: a new leader or a new value, and ErrNoLeader between two
-// leaders. If values change faster than they can be read, only the last is yielded. It survives disconnects and sessions that
-// end.
+// Observe yields who leads now, and then every change, in order: a new leader or a new value, and
+// ErrNoLeader between two leaders. If values change faster than they can be read, only the last is
+// yielded. It survives disconnects and sessions that end.
 //
-// It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair has the reason. Each use of the
-// sequence starts over.
+// It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair has
+// the reason. Each use of the sequence starts over.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		if e.err != nil {
@@ -215,8 +222,8 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// first returns the name of the first candidate in line, which leads, is about to, or is about to step aside; "" when there is
-// none.
+// first returns the name of the first candidate in line, which leads, is about to, or is about to
+// step aside; "" when there is none.
 func (e *Election) first(ctx context.Context, s *session.Session) (string, error) {
 	names, _, err := s.List(ctx, e.path)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {

@@ -22,7 +22,8 @@ type elsewhere struct {
 	node string // the hold's znode, below the lock's chroot
 }
 
-// heldElsewhere returns which of l's paths may be held by other Clients' holds to which ctx belongs.
+// heldElsewhere returns which of l's paths may be held by other Clients' holds to which ctx
+// belongs.
 func (l *lock) heldElsewhere(ctx context.Context) (all []elsewhere) {
 	h, _ := ctx.Value(holdKey{}).(*Hold)
 	for h != nil {

@@ -21,12 +21,13 @@ var (
 	ErrLost = session.ErrLost
 	// ErrSessionExpired says that the ensemble ended the session.
 	ErrSessionExpired = session.ErrExpired
-	// ErrLeaseExpired says that nothing was heard for so long that the ensemble may have ended the session.
+	// ErrLeaseExpired says that nothing was heard for so long that the ensemble may have ended the
+	// session.
 	ErrLeaseExpired = session.ErrLeaseExpired
 	// ErrNodeDeleted says that another client deleted the hold's znode, as admin.Evict does.
 	ErrNodeDeleted error = failure.Loss("zklock: the lock's znode was deleted by somebody else")
-	// ErrNodeGone says that the hold's znode is gone, and that no server has said in time whether another client deleted it or the
-	// ensemble ended the session.
+	// ErrNodeGone says that the hold's znode is gone, and that no server has said in time whether
+	// another client deleted it or the ensemble ended the session.
 	ErrNodeGone error = failure.Loss("zklock: the lock's znode is gone: it was deleted by somebody else, or with the session")
 	// ErrMaxHold says that WithMaxHold's time was over.
 	ErrMaxHold error = failure.Loss("zklock: held for longer than the maximum")
@@ -34,18 +35,22 @@ var (
 
 // Failures of a call.
 var (
-	// ErrBusy says that another contender holds the lock or waits for it (TryLock, WithMaxWait). It is a *BusyError.
+	// ErrBusy says that another contender holds the lock or waits for it (TryLock, WithMaxWait). It
+	// is a *BusyError.
 	ErrBusy = errors.New("zklock: busy")
-	// ErrUnreachable says that no server answered in time: before ctx ended, whose error matches too, within WithMaxWait's time, or
-	// within a try's. Nothing is known about the lock.
+	// ErrUnreachable says that no server answered in time: before ctx ended, whose error matches
+	// too, within WithMaxWait's time, or within a try's. Nothing is known about the lock.
 	ErrUnreachable = session.ErrUnreachable
-	// ErrAuth says that the ensemble refused the credentials (WithAuth, WithSASL), or demands others. It matches ErrLost.
+	// ErrAuth says that the ensemble refused the credentials (WithAuth, WithSASL), or demands
+	// others. It matches ErrLost.
 	ErrAuth = session.ErrAuth
 	// ErrNotRun matches the error of Do, TryDo or a Job if and only if the function was not called.
 	ErrNotRun = errors.New("zklock: not run")
-	// ErrNotRecorded matches the error of a Job whose function has returned nil, and whose run is not known to be recorded.
+	// ErrNotRecorded matches the error of a Job whose function has returned nil, and whose run is
+	// not known to be recorded.
 	ErrNotRecorded = errors.New("zklock: the run is not known to be recorded")
-	// ErrDeadlock says that the call would wait for its own caller: its context is of a hold of the same lock.
+	// ErrDeadlock says that the call would wait for its own caller: its context is of a hold of the
+	// same lock.
 	ErrDeadlock = queue.ErrDeadlock
 	// ErrNoLeader says that the election has no leader now.
 	ErrNoLeader = errors.New("zklock: no leader")
@@ -53,18 +58,20 @@ var (
 	ErrClosed = session.ErrClosed
 	// ErrPath says that a path can't be a lock's; the message names the path and the rule.
 	ErrPath = session.ErrPath
-	// ErrConflict says that something other than this kind of lock uses the path, or keeps its data there.
+	// ErrConflict says that something other than this kind of lock uses the path, or keeps its data
+	// there.
 	ErrConflict = queue.ErrConflict
 	// ErrInvalid says that an option's value can't work; the message names the value and the rule.
 	ErrInvalid = session.ErrConfig
-	// ErrTooLarge says that the request would be longer than the ensemble takes (WithJuteMaxBuffer), or that the list of the
-	// lock's directory is longer than 32 MB.
+	// ErrTooLarge says that the request would be longer than the ensemble takes
+	// (WithJuteMaxBuffer), or that the list of the lock's directory is longer than 32 MB.
 	ErrTooLarge = session.ErrTooLarge
-	// ErrSessionFull says that the client's holds and waits fill its session: open another Client. Their znodes' paths may take
-	// 512 KB, some 6,000 locks, or half of WithJuteMaxBuffer if that is less.
+	// ErrSessionFull says that the client's holds and waits fill its session: open another Client.
+	// Their znodes' paths may take 512 KB, some 6,000 locks, or half of WithJuteMaxBuffer if that
+	// is less.
 	ErrSessionFull = session.ErrSessionFull
-	// ErrUnknownOutcome matches the error of a call whose write may have been carried out: of Hold.Multi, Proclaim, Resize,
-	// admin.Evict, a Job and session.Session.
+	// ErrUnknownOutcome matches the error of a call whose write may have been carried out: of
+	// Hold.Multi, Proclaim, Resize, admin.Evict, a Job and session.Session.
 	ErrUnknownOutcome = session.ErrUnknownOutcome
 )
 
@@ -126,7 +133,8 @@ func busy(line queue.Line, why string) error {
 	return &BusyError{cmp.Or(line.Owner, path.Base(line.Node)), line.Node, line.Ahead, why}
 }
 
-// hide returns err so that it does not match hidden any more: a nested call's error is not the outer call's.
+// hide returns err so that it does not match hidden any more: a nested call's error is not the
+// outer call's.
 func hide(err error, hidden ...error) error {
 	if failure.IsOne(err, hidden...) {
 		return &hidingError{err, hidden}

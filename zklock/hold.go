@@ -18,9 +18,9 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Token is a fencing token: the zxid of the transaction that made the holder's znode. It grows from holder to holder of a path: a
-// store that remembers the greatest it has seen can refuse a late holder. Locks of different paths may have the same token. It is
-// positive and fits an SQL BIGINT.
+// Token is a fencing token: the zxid of the transaction that made the holder's znode. It grows from
+// holder to holder of a path: a store that remembers the greatest it has seen can refuse a late
+// holder. Locks of different paths may have the same token. It is positive and fits an SQL BIGINT.
 type Token int64
 
 // Hold is one acquisition of one lock. Its methods may be called concurrently.
@@ -35,8 +35,8 @@ type Hold struct {
 	released atomic.Bool // by Unlock
 }
 
-// bind makes h a hold of a. Its context is a child of the session's; its work's context ends with it and with caller, the
-// context that Lock was called with.
+// bind makes h a hold of a. Its context is a child of the session's; its work's context ends with
+// it and with caller, the context that Lock was called with.
 func (h *Hold) bind(a *acquisition, caller context.Context) {
 	s := a.ticket.Session()
 	h.a, h.caller, h.ctx.s = a, caller, s
@@ -68,8 +68,8 @@ func (h *Hold) bind(a *acquisition, caller context.Context) {
 	}
 }
 
-// tellAcquired reports the hold of the call i, asked for at began. If a hook panics, the caller does not get the hold, which is
-// released.
+// tellAcquired reports the hold of the call i, asked for at began. If a hook panics, the caller
+// does not get the hold, which is released.
 func (h *Hold) tellAcquired(i LockInfo, began time.Time, joined uint64) {
 	i.Token, i.Node, i.Joined, i.Waited = h.Token(), h.Node(), joined, time.Since(began)
 	told := false
@@ -92,7 +92,8 @@ func (h *Hold) tellAcquired(i LockInfo, began time.Time, joined uint64) {
 func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
 	defer func() {
 		if _, timed := ctx.Deadline(); timed && errors.Is(h.work.Context.Err(), context.DeadlineExceeded) {
-			// work's own timer may run before that of ctx: a caller who sees that end and then checks ctx must find it ended too.
+			// work's own timer may run before that of ctx: a caller who sees that end and then
+			// checks ctx must find it ended too.
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second): // ctx does not keep its own deadline
@@ -112,12 +113,13 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 	return fn(h.work)
 }
 
-// Context returns a context that ends with the hold alone, for work that goes on when the context that Lock was called with has
-// ended. It is cancelled before the ensemble can give the lock to another client, even when nothing is heard any more.
-// context.Cause says why: ErrUnlocked, ErrClosed, or an error that matches ErrLost.
+// Context returns a context that ends with the hold alone, for work that goes on when the context
+// that Lock was called with has ended. It is cancelled before the ensemble can give the lock to
+// another client, even when nothing is heard any more. context.Cause says why: ErrUnlocked,
+// ErrClosed, or an error that matches ErrLost.
 //
-// If the process was stopped for longer than the lease, Err shows the loss at once, and a select mostly wakes within a
-// millisecond.
+// If the process was stopped for longer than the lease, Err shows the loss at once, and a select
+// mostly wakes within a millisecond.
 func (h *Hold) Context() context.Context {
 	return &h.ctx
 }
@@ -133,9 +135,10 @@ func (h *Hold) Token() Token {
 	return Token(h.a.ticket.Czxid())
 }
 
-// SafeUntil returns the instant, by the local clock, before which no other client can hold the lock, unless it is released, or
-// session or znode are removed by force. Each answered heartbeat moves it on. When nothing is heard any more, the context ends at
-// least a twentieth of the session timeout before it (0.5 s by default), in which the work can stop.
+// SafeUntil returns the instant, by the local clock, before which no other client can hold the
+// lock, unless it is released, or session or znode are removed by force. Each answered heartbeat
+// moves it on. When nothing is heard any more, the context ends at least a twentieth of the session
+// timeout before it (0.5 s by default), in which the work can stop.
 func (h *Hold) SafeUntil() time.Time {
 	return h.ctx.s.SafeUntil()
 }
@@ -150,10 +153,11 @@ func (h *Hold) Nodes() []string {
 	return slices.Clone(h.a.ticket.Nodes())
 }
 
-// Check asks the ensemble whether the lock is still ours, by a write. Nil: it was, after the call began.
+// Check asks the ensemble whether the lock is still ours, by a write. It returns nil if it was, after
+// the call began.
 //
-// Errors: ErrLost: it is not, and the hold is lost from then on. ErrUnlocked, ErrClosed: this hold was released, or the Client
-// closed. ctx's says nothing about the lock.
+// Errors: ErrLost: it is not, and the hold is lost from then on. ErrUnlocked, ErrClosed: this hold
+// was released, or the Client closed. ctx's says nothing about the lock.
 func (h *Hold) Check(ctx context.Context) error {
 	err := h.Err()
 	if err == nil {
@@ -165,12 +169,14 @@ func (h *Hold) Check(ctx context.Context) error {
 	return h.fail("check", cmp.Or(h.Err(), hide(err, ErrUnknownOutcome)))
 }
 
-// Multi carries out ZooKeeper writes in one transaction that commits only if the lock is still ours: no other client has held it
-// in between. The operations are session.OpCreate, OpSet, OpDelete and OpCheck; the responses
-// are the driver's. It blocks for one round trip, or as long as there is no connection.
+// Multi carries out ZooKeeper writes in one transaction that commits only if the lock is still
+// ours: no other client has held it in between. The operations are session.OpCreate, OpSet,
+// OpDelete and OpCheck; the responses are the driver's. It blocks for one round trip, or as long as
+// there is no connection.
 //
 // Errors:
-//   - ErrUnknownOutcome: it may have been carried out. Check for this one first: it may match the next ones, or ctx's, too.
+//   - ErrUnknownOutcome: it may have been carried out. Check for this one first: it may match the
+//     next ones, or ctx's, too.
 //   - ErrLost, ErrUnlocked, ErrClosed: the lock was not ours any more.
 //   - An operation's own (zk.ErrBadVersion, …): the ensemble refused it.
 func (h *Hold) Multi(ctx context.Context, ops ...session.Op) ([]zk.MultiResponse, error) {
@@ -181,22 +187,23 @@ func (h *Hold) Multi(ctx context.Context, ops ...session.Op) ([]zk.MultiResponse
 	return resps, h.fail("multi", err)
 }
 
-// Unlock releases the lock: the hold's context ends, then its znode is deleted. It waits for the ensemble's answer for a tenth of
-// the session timeout, a second at most, and not at all without a connection; then the deletion goes on in the background.
+// Unlock releases the lock: the hold's context ends, then its znode is deleted. It waits for the
+// ensemble's answer for a tenth of the session timeout, a second at most, and not at all without a
+// connection; then the deletion goes on in the background.
 //
 // Unlock returns nil if the lock was ours until now. Errors:
 //   - ErrLost: it had been lost, with the cause.
 //   - ErrUnlocked: it was released before, and this call has done nothing.
-//   - zk.ErrNoAuth: it was ours until now, and the ensemble refuses the deletion of its znode, for lack of the permission DELETE.
-//     The deletion is repeated, after a minute at most each time, until it succeeds or the session ends. Until then the lock stays
-//     taken.
+//   - zk.ErrNoAuth: it was ours until now, and the ensemble refuses the deletion of its znode, for
+//     lack of the permission DELETE. The deletion is repeated, after a minute at most each time,
+//     until it succeeds or the session ends. Until then the lock stays taken.
 func (h *Hold) Unlock() error {
 	lost, refused := h.unlock()
 	return h.fail("unlock", cmp.Or(lost, refused))
 }
 
-// unlock releases the hold. It returns why the lock had been lost, or that this hold had been released
-// before; and that the ensemble refuses the release, if it does.
+// unlock releases the hold. It returns why the lock had been lost, or that this hold had been
+// released before; and that the ensemble refuses the release, if it does.
 func (h *Hold) unlock() (lost, refused error) {
 	if !h.released.CompareAndSwap(false, true) {
 		return ErrUnlocked, nil
@@ -231,8 +238,9 @@ func (h *Hold) unlock() (lost, refused error) {
 
 func (h *Hold) fail(op string, err error) error { return failed(op, h.a.info.Path, err) }
 
-// ownEnd returns err, the error of I/O under the hold's context. If the hold has ended and caller has not, it adds why the hold
-// ended, and hides the context's error: nobody has cancelled the caller's context.
+// ownEnd returns err, the error of I/O under the hold's context. If the hold has ended and caller
+// has not, it adds why the hold ended, and hides the context's error: nobody has cancelled the
+// caller's context.
 func (h *Hold) ownEnd(caller context.Context, err error) error {
 	cause := h.Err()
 	if err == nil || cause == nil || caller.Err() != nil {

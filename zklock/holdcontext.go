@@ -7,12 +7,14 @@ import (
 	"github.com/zklock/locker/internal/session"
 )
 
-// leaseContext is a context that ends with a session. Its methods look at the lease clock before they answer: after a stop
-// of the process the lease may have expired before the timer that ends the session has run. A look that finds the lease
-// expired ends the session, and all contexts derived from it, before the answer is given.
+// leaseContext is a context that ends with a session. Its methods look at the lease clock before
+// they answer: after a stop of the process the lease may have expired before the timer that ends
+// the session has run. A look that finds the lease expired ends the session, and all contexts
+// derived from it, before the answer is given.
 //
-// Package context finds the cancelCtx inside by Value and the identity of Done's channel, and so needs no goroutine for a
-// child. A child made by context.WithCancel asks its parent, and so looks, by its Value only.
+// Package context finds the cancelCtx inside by Value and the identity of Done's channel, and so
+// needs no goroutine for a child. A child made by context.WithCancel asks its parent, and so looks,
+// by its Value only.
 type leaseContext struct {
 	context.Context
 	s *session.Session
@@ -73,15 +75,17 @@ func (c holdContext) Value(key any) any {
 		}
 		return n
 	}
-	// The session's context has no values but the one that lets package context cancel its children without a goroutine.
+	// The session's context has no values but the one that lets package context cancel its children
+	// without a goroutine.
 	if v := c.Context.Value(key); v != nil {
 		return v
 	}
 	return c.values.Value(key)
 }
 
-// HoldFrom returns the hold of the lock at path under which ctx was made, for functions that run inside Do and want the token or
-// Multi. A MultiLock's hold is found by each of its paths. False: there is none.
+// HoldFrom returns the hold of the lock at path under which ctx was made, for functions that run
+// inside Do and want the token or Multi. A MultiLock's hold is found by each of its paths. If there
+// is none, the second result is false.
 func HoldFrom(ctx context.Context, path string) (*Hold, bool) {
 	h, ok := ctx.Value(holdOf(path)).(*Hold)
 	return h, ok
@@ -99,5 +103,6 @@ type lockKey struct {
 	path string
 }
 
-// permitsKey is the key under which a context has the number of a semaphore's permits that its holds have.
+// permitsKey is the key under which a context has the number of a semaphore's permits that its
+// holds have.
 type permitsKey lockKey

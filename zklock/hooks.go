@@ -8,7 +8,8 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// LockKind is a kind of lock. At the ensemble a contender of a MultiLock or of an Election is a mutex's.
+// LockKind is a kind of lock. At the ensemble a contender of a MultiLock or of an Election is a
+// mutex's.
 type LockKind string
 
 // The kinds of locks.
@@ -21,12 +22,14 @@ const (
 	KindElection  LockKind = contender.Election // an Election: "election"
 )
 
-// Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They are called concurrently. A call
-// waits for its hooks, except Session, and except Lost unless the call itself finds the loss. They must not call Client.Close.
+// Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They
+// are called concurrently. A call waits for its hooks, except Session, and except Lost unless the
+// call itself finds the loss. They must not call Client.Close.
 //
-// Each Asked is followed by one Acquired or Failed of the same LockInfo.Call, with any number of Queued and Retried in between;
-// each Acquired by one Released or Lost. With WithReentrancy, a call that joins a hold is Asked and Acquired under its own
-// number; Released or Lost has that of the call whose hold it joined.
+// Each Asked is followed by one Acquired or Failed of the same LockInfo.Call, with any number of
+// Queued and Retried in between; each Acquired by one Released or Lost. With WithReentrancy, a call
+// that joins a hold is Asked and Acquired under its own number; Released or Lost has that of the
+// call whose hold it joined.
 type Hooks struct {
 	Session  func(session.Change)
 	Asked    func(LockInfo) // a call asks for a lock
@@ -37,8 +40,9 @@ type Hooks struct {
 	Lost     func(LockInfo) // the hold ended without Unlock
 	Retried  func(LockInfo) // a step failed and is made again
 
-	// LeadFailed is told of the error that lead returned to Election.Run after its term was lost, if that is more than the end of
-	// its context. Run campaigns again, as an http.Server goes on after a handler that failed: so no caller would hear of it.
+	// LeadFailed is told of the error that lead returned to Election.Run after its term was lost,
+	// if that is more than the end of its context. Run campaigns again, as an http.Server goes on
+	// after a handler that failed: so no caller would hear of it.
 	LeadFailed func(LockInfo)
 }
 
@@ -77,7 +81,8 @@ type LockInfo struct {
 	Permits int      // of a Semaphore
 	Owner   string   // WithOwner
 	Try     bool     // TryLock
-	// Context has the values of the call's context, its trace among them, and never ends. Nil in Status.
+	// Context has the values of the call's context, its trace among them, and never ends. Nil in
+	// Status.
 	Context context.Context
 
 	// For Queued and Status.Waits.

@@ -16,25 +16,26 @@ import (
 	"github.com/zklock/locker/internal/session/failure"
 )
 
-// Job is a job that the fleet does once: once for each key (Once), or not again within some time (Every). A lock alone is not
-// enough: a host that comes after the first has finished finds the lock free and does the job again. So a Job keeps a record of
-// its runs, and reads it under the lock.
+// Job is a job that the fleet does once: once for each key (Once), or not again within some time
+// (Every). A lock alone is not enough: a host that comes after the first has finished finds the
+// lock free and does the job again. So a Job keeps a record of its runs, and reads it under the
+// lock.
 //
-// A run is recorded when the function has returned nil. One that fails, crashes, or loses the lock is repeated by the next
-// caller, so a function that is not idempotent should write with the token, or with Hold.Multi. With AtMostOnce a run is
-// recorded before the function is called.
+// A run is recorded when the function has returned nil. One that fails, crashes, or loses the lock
+// is repeated by the next caller, so a function that is not idempotent should write with the token,
+// or with Hold.Multi. With AtMostOnce a run is recorded before the function is called.
 //
-// The record is the znode at path + ".done". Only Forget, ForgetLast and ForgetBefore remove runs: a key takes some 300 bytes of
-// every server's memory.
+// The record is the znode at path + ".done". Only Forget, ForgetLast and ForgetBefore remove runs:
+// a key takes some 300 bytes of every server's memory.
 type Job struct {
 	lock
 	record     string // the znode
 	atMostOnce bool
 }
 
-// Job returns the job whose lock is at path, the same lock as Mutex's. WithReentrancy and WithLocalHandoff are refused. WithACL is
-// the record's access list, too: who runs the job needs READ, WRITE and CREATE there, and CREATE on path's parent while there is
-// no record.
+// Job returns the job whose lock is at path, the same lock as Mutex's. WithReentrancy and
+// WithLocalHandoff are refused. WithACL is the record's access list, too: who runs the job needs
+// READ, WRITE and CREATE there, and CREATE on path's parent while there is no record.
 func (c *Client) Job(path string, opts ...LockOption) *Job {
 	j := &Job{c.newLock(nounJob, opts, path), path + contender.RecordSuffix, false}
 	if longest := j.record + "/00/" + strings.Repeat("x", maxComponent); j.err == nil && session.CheckPath(longest) != nil {
@@ -43,27 +44,30 @@ func (c *Client) Job(path string, opts ...LockOption) *Job {
 	return j
 }
 
-// AtMostOnce returns the same job with runs that are recorded before the function is called. Without it, Once takes such a run for
-// done, even if its host crashed.
+// AtMostOnce returns the same job with runs that are recorded before the function is called.
+// Without it, Once takes such a run for done, even if its host crashed.
 func (j *Job) AtMostOnce() *Job {
 	most := *j
 	most.atMostOnce = true
 	return &most
 }
 
-// Once calls fn for key (a date, a migration's number, a message's id) unless that has been done before, by any host. It reads
-// the record, waits for the lock as Mutex.Lock does, reads again, and calls fn as Mutex.Do does. The key is 1 to 128 bytes of
-// printable UTF-8. After fn has returned nil, it blocks, even if ctx has ended, until the run is recorded or the hold has ended.
-// A key that is done costs one round trip.
+// Once calls fn for key (a date, a migration's number, a message's id) unless that has been done
+// before, by any host. It reads the record, waits for the lock as Mutex.Lock does, reads again, and
+// calls fn as Mutex.Do does. The key is 1 to 128 bytes of printable UTF-8. After fn has returned
+// nil, it blocks, even if ctx has ended, until the run is recorded or the hold has ended. A key
+// that is done costs one round trip.
 //
-// Nil: it is done and recorded, by this call (JobRun.Mine) or by an earlier one; with AtMostOnce, it was tried.
+// The error is nil if the key is done and recorded, by this call (JobRun.Mine) or by an earlier
+// one; with AtMostOnce, if it was tried.
 //
 // Errors:
-//   - ErrNotRecorded: fn has returned nil, but the run is not known to be recorded, so that the next caller may make it again.
-//     It matches ErrUnknownOutcome when it may have been recorded.
-//   - ErrNotRun: fn was not called, and the key is not done as far as is known. The rest of the error is Mutex.Lock's, or
-//     ErrLost, or ErrConflict when something else is where the record would be. With AtMostOnce it may match ErrUnknownOutcome: the
-//     run may be recorded although fn was not called.
+//   - ErrNotRecorded: fn has returned nil, but the run is not known to be recorded, so that the
+//     next caller may make it again. It matches ErrUnknownOutcome when it may have been recorded.
+//   - ErrNotRun: fn was not called, and the key is not done as far as is known. The rest of the
+//     error is Mutex.Lock's, or ErrLost, or ErrConflict when something else is where the record
+//     would be. With AtMostOnce it may match ErrUnknownOutcome: the run may be recorded although fn
+//     was not called.
 //   - Any other: fn was called, and the error is Mutex.Do's.
 func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context) error) (JobRun, error) {
 	needFunction(fn == nil)
@@ -76,12 +80,13 @@ func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context)
 	return j.do(ctx, "once", key, 0, fn)
 }
 
-// Every calls fn unless the job's last run began less than d before this call, or after it. It is like Once otherwise; the two
-// do not count each other's runs.
+// Every calls fn unless the job's last run began less than d before this call, or after it. It is
+// like Once otherwise; the two do not count each other's runs.
 //
-// So hosts that start the job at one tick of their clocks run it once, however long the run or the wait takes. All times are the
-// ensemble's: a call's is when it queued, or queued again after its session ended. So make d less than the period that you mean:
-// 20 h for a nightly job. A run recorded while that clock was ahead counts until d after its time: see ForgetLast.
+// So hosts that start the job at one tick of their clocks run it once, however long the run or the
+// wait takes. All times are the ensemble's: a call's is when it queued, or queued again after its
+// session ended. So make d less than the period that you mean: 20 h for a nightly job. A run
+// recorded while that clock was ahead counts until d after its time: see ForgetLast.
 func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
 	needFunction(fn == nil)
 	if d <= 0 && j.err == nil {
@@ -90,7 +95,8 @@ func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Co
 	return j.do(ctx, "every", "", d, fn)
 }
 
-// look looks whether the record has the key, in one round trip: then the call need not queue. Without an answer it does.
+// look looks whether the record has the key, in one round trip: then the call need not queue.
+// Without an answer it does.
 func (j *Job) look(ctx context.Context, key string) (run JobRun, done bool) {
 	s := j.c.present.Load().session
 	if s.State() != session.Connected {
@@ -109,7 +115,8 @@ func (j *Job) look(ctx context.Context, key string) (run JobRun, done bool) {
 	return r.JobRun, err == nil && r.Key == key && !r.underWay
 }
 
-// do runs the job under the lock, unless the record has the key, or, with d, a run that serves this call.
+// do runs the job under the lock, unless the record has the key, or, with d, a run that serves this
+// call.
 func (j *Job) do(ctx context.Context, op, key string, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
 	_, h, err := j.acquire(ctx, "lock", LockInfo{Kind: KindMutex})
 	if err != nil {
@@ -153,8 +160,8 @@ func (j *Job) do(ctx context.Context, op, key string, d time.Duration, fn func(c
 	return run, err
 }
 
-// Runs yields the recorded runs, in no particular order; the last one of Every has no key. It reads them in pages, and may miss
-// those that are recorded meanwhile. An error is the last.
+// Runs yields the recorded runs, in no particular order; the last one of Every has no key. It reads
+// them in pages, and may miss those that are recorded meanwhile. An error is the last.
 func (j *Job) Runs(ctx context.Context) iter.Seq2[JobRun, error] {
 	return func(yield func(JobRun, error) bool) {
 		stopped := false
@@ -176,9 +183,9 @@ func (j *Job) Runs(ctx context.Context) iter.Seq2[JobRun, error] {
 
 var errStopped = errors.New("stopped by the caller")
 
-// Forget removes the run of key, so that the next Once runs the job again. False: there was none. It does not wait for the
-// lock: a run that is under way is still recorded, except with AtMostOnce. ErrConflict: what is there is not a run.
-// ErrUnknownOutcome: it may be gone.
+// Forget removes the run of key, so that the next Once runs the job again. It returns false if
+// there was none. It does not wait for the lock: a run that is under way is still recorded, except
+// with AtMostOnce. ErrConflict: what is there is not a run. ErrUnknownOutcome: it may be gone.
 func (j *Job) Forget(ctx context.Context, key string) (found bool, err error) {
 	if err := checkKey(key); j.err == nil && err != nil {
 		return false, j.fail("forget", err)
@@ -218,8 +225,8 @@ func (j *Job) forget(ctx context.Context, key string) (found bool, err error) {
 	return found, err
 }
 
-// ForgetBefore removes the runs of Once that began before t, by the ensemble's clock, and returns how many it has removed,
-// also with an error.
+// ForgetBefore removes the runs of Once that began before t, by the ensemble's clock, and returns
+// how many it has removed, also with an error.
 func (j *Job) ForgetBefore(ctx context.Context, t time.Time) (n int, err error) {
 	err = j.withSession(ctx, "forget", func(s *session.Session) error {
 		return j.pages(ctx, s, func(dir string, at int32, page []recorded) error {

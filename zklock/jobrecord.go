@@ -22,9 +22,10 @@ import (
 //	PATH.done/5f      data: recordFormat; a bucket for the keys whose SHA-256 begins with 5f
 //	PATH.done/5f/KEY  the run of KEY, as KeyPath writes it
 //
-// It is no child of the lock's directory: there it would be in the lists of other libraries' contenders, and keep the
-// directory from being empty, as WithContainer and the renewal of its counter need it. Buckets keep each list short; a znode
-// whose data are not recordFormat is somebody else's, and nothing is written below it.
+// It is no child of the lock's directory: there it would be in the lists of other libraries'
+// contenders, and keep the directory from being empty, as WithContainer and the renewal of its
+// counter need it. Buckets keep each list short; a znode whose data are not recordFormat is
+// somebody else's, and nothing is written below it.
 const (
 	recordFormat = "zklock-job-1"
 
@@ -41,7 +42,8 @@ func (j *Job) znode(key string) (dir, node string) {
 	return dir, KeyPath(dir, key)
 }
 
-// read returns the run of key, as the session's server knows it. False: there is none.
+// read returns the run of key, as the session's server knows it. If there is none, the second
+// result is false.
 func (j *Job) read(ctx context.Context, s *session.Session, key string) (r recorded, there bool, err error) {
 	_, node := j.znode(key)
 	data, stat, err := s.Get(ctx, node)
@@ -84,8 +86,8 @@ func (j *Job) open(ctx context.Context, s *session.Session, dir string) error {
 	}
 }
 
-// ours reports whether dir, the record or a bucket, has our data. False: it is empty, as an operator makes it to give it
-// its own access list. ErrConflict: it is somebody else's.
+// ours reports whether dir, the record or a bucket, has our data. False: it is empty, as an
+// operator makes it to give it its own access list. ErrConflict: it is somebody else's.
 func ours(ctx context.Context, s *session.Session, dir string) (bool, zk.Stat, error) {
 	data, stat, err := s.Get(ctx, dir)
 	switch {
@@ -101,8 +103,9 @@ func ours(ctx context.Context, s *session.Session, dir string) (bool, zk.Stat, e
 	return false, stat, fmt.Errorf("%w: %s is not a job's record, and is left as it is: \"%s\"", ErrConflict, dir, text.Foreign(string(data)))
 }
 
-// pages passes the runs of each bucket, and Every's, to fn, until it returns an error: with their directory, and the version that
-// it had before they were read. A page that has changed meanwhile, as fn's error says, is read again.
+// pages passes the runs of each bucket, and Every's, to fn, until it returns an error: with their
+// directory, and the version that it had before they were read. A page that has changed meanwhile,
+// as fn's error says, is read again.
 func (j *Job) pages(ctx context.Context, s *session.Session, fn func(dir string, at int32, page []recorded) error) error {
 	err := s.Settle(ctx, j.record)
 	var names []string
@@ -176,8 +179,9 @@ func readRuns(ctx context.Context, s *session.Session, dir string, names []strin
 	return page, err
 }
 
-// remove deletes a run that was read when dir had version at. It sets dir's data too: a run that another client has deleted
-// and made again may have the version that was read, but then dir has another one.
+// remove deletes a run that was read when dir had version at. It sets dir's data too: a run that
+// another client has deleted and made again may have the version that was read, but then dir has
+// another one.
 func remove(ctx context.Context, s *session.Session, dir string, at int32, node string, version int32) error {
 	_, err := s.Multi(ctx, session.OpSet{Path: dir, Data: []byte(recordFormat), Version: at}, session.OpDelete{Path: node, Version: version})
 	return err

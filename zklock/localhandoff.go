@@ -10,12 +10,12 @@ import (
 	"github.com/zklock/locker/zklock/internal/handoff"
 )
 
-// WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode: a released hold is
-// passed to the next call that waits, in order of arrival, without a request. TryLock is busy while another call of the process
-// holds or wants it.
+// WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client,
+// share one znode: a released hold is passed to the next call that waits, in order of arrival,
+// without a request. TryLock is busy while another call of the process holds or wants it.
 //
-// Once another process waits, a process hands on for a tenth of a second more; then its calls go to the end. Locks share a znode if
-// they agree in path, WithOwner, WithACL and WithContainer.
+// Once another process waits, a process hands on for a tenth of a second more; then its calls go to
+// the end. Locks share a znode if they agree in path, WithOwner, WithACL and WithContainer.
 //
 // Holds that follow each other on one znode have the same token.
 func WithLocalHandoff() LockOption {
@@ -25,7 +25,8 @@ func WithLocalHandoff() LockOption {
 // localQueues are of a Client's goroutines that share a place in line.
 type localQueues struct{ handoff.Queues }
 
-// localEntrance is through the local queue. Its key has the path and all options that the znode depends on.
+// localEntrance is through the local queue. Its key has the path and all options that the znode
+// depends on.
 func (l lock) localEntrance() (entrance, error) {
 	if l.noun != nounMutex {
 		return nil, fmt.Errorf("%w: WithLocalHandoff is for a mutex; this is a %s", ErrInvalid, l.noun)

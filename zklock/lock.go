@@ -32,7 +32,8 @@ type lock struct {
 	enter entrance    // an option's; nil: obtain
 }
 
-// entrance is how a call takes its place in line: it returns a ticket that holds. After an error that may be a nil pointer.
+// entrance is how a call takes its place in line: it returns a ticket that holds. After an error
+// that may be a nil pointer.
 type entrance func(context.Context, *waiting) (ticket, error)
 
 // What a lock is, where its options depend on that.
@@ -65,9 +66,9 @@ func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
 func (l *lock) String() string { return l.noun + " " + text.Foreign(strings.Join(l.dirs, ", ")) }
 
 // acquire is the body of Lock, TryLock, RLock, Acquire and Campaign. It returns a hold, and the
-// context for work under it: a further hold of the acquisition that ctx carries, if there is one and
-// the lock is reentrant, or that of a new acquisition. op names the call in errors. The caller sets
-// info's Kind, Permits and Try.
+// context for work under it: a further hold of the acquisition that ctx carries, if there is one
+// and the lock is reentrant, or that of a new acquisition. op names the call in errors. The caller
+// sets info's Kind, Permits and Try.
 func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.Context, *Hold, error) {
 	if l.err != nil {
 		return ctx, nil, l.fail(op, l.err)
@@ -113,8 +114,8 @@ func (l *lock) newWaiting(ctx context.Context, info LockInfo) *waiting {
 	return &waiting{c: l.c, caller: ctx, info: info, since: time.Now(), cancel: func() {}, tells: l.c.tellsWaits(ctx)}
 }
 
-// bound returns the context of w's wait, which ends with ctx, and when the call has taken as long as
-// it may: a try has tryLimit, another call WithMaxWait's time. It sets w.cancel.
+// bound returns the context of w's wait, which ends with ctx, and when the call has taken as long
+// as it may: a try has tryLimit, another call WithMaxWait's time. It sets w.cancel.
 func (l *lock) bound(ctx context.Context, w *waiting) (context.Context, context.CancelFunc) {
 	switch {
 	case w.info.Try:
@@ -129,14 +130,14 @@ func (l *lock) bound(ctx context.Context, w *waiting) (context.Context, context.
 	return ctx, w.cancel
 }
 
-// tryLimit returns how long a try may take. It waits for no other contender, but a server may be away
-// or without a leader: half a session timeout is enough to reach another one.
+// tryLimit returns how long a try may take. It waits for no other contender, but a server may be
+// away or without a leader: half a session timeout is enough to reach another one.
 func (c *Client) tryLimit() time.Duration {
 	return min(max(c.present.Load().session.Timeout()/2, minTry), maxTry)
 }
 
-// minTry and maxTry bound tryLimit. A program that tries does not want to wait, but the client's next
-// session may be opened only after a pause of a second (Client.keep).
+// minTry and maxTry bound tryLimit. A program that tries does not want to wait, but the client's
+// next session may be opened only after a pause of a second (Client.keep).
 const (
 	minTry = 2 * time.Second
 	maxTry = 5 * time.Second
@@ -176,9 +177,10 @@ func aboutToQueue(ctx context.Context) error {
 	return errors.New("about to queue")
 }
 
-// reenter returns a further hold if ctx carries one of the same lock and the lock is reentrant. If the lock is not, waiting would
-// never end, so reenter returns ErrDeadlock, as it does for a hold of some of a MultiLock's paths, or of others too. If ctx carries
-// no hold, both results are nil. Permits of a semaphore are added up instead: see queue.Queue.Held.
+// reenter returns a further hold if ctx carries one of the same lock and the lock is reentrant. If
+// the lock is not, waiting would never end, so reenter returns ErrDeadlock, as it does for a hold
+// of some of a MultiLock's paths, or of others too. If ctx carries no hold, both results are nil.
+// Permits of a semaphore are added up instead: see queue.Queue.Held.
 func (l *lock) reenter(ctx context.Context, kind LockKind) (*Hold, error) {
 	if kind == KindSemaphore {
 		return nil, nil
@@ -287,7 +289,8 @@ func contenderKind(kind LockKind) recipe.Kind {
 // explain returns what err says about the call w, whose wait had ctx:
 //   - ErrBusy if w is a try that found another contender, or was in line when WithMaxWait's time
 //     ended, before its caller's context;
-//   - ErrUnreachable if w had taken as long as it may, and had not found out whether the lock is busy;
+//   - ErrUnreachable if w had taken as long as it may, and had not found out whether the lock is
+//     busy;
 //   - otherwise err.
 //
 // Both have the end of ctx as text only, since a deadline in it is not the caller's.

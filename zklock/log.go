@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// defaultLog is where a Client's lines go without WithLogger: to slog's default, as that is when the
-// line is written, as http.Server does without an ErrorLog. A library that nobody has configured must
-// not flood a program's log, so lines below Info are left out, and of one message at most logBurst
-// lines are written in logPeriod. The next line says how many were left out.
+// defaultLog is where a Client's lines go without WithLogger: to slog's default, as that is when
+// the line is written, as http.Server does without an ErrorLog. A library that nobody has
+// configured must not flood a program's log, so lines below Info are left out, and of one message
+// at most logBurst lines are written in logPeriod. The next line says how many were left out.
 type defaultLog struct{ limits *logLimits }
 
 const (
@@ -37,8 +37,8 @@ func newDefaultLog() slog.Handler {
 	return defaultLog{&logLimits{lines: map[string]*logCount{}}}
 }
 
-// take reports whether a line of the message may be written at now, and how many were left out before
-// it.
+// take reports whether a line of the message may be written at now, and how many were left out
+// before it.
 func (l *logLimits) take(message string, now time.Time) (leftOut int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

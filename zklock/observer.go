@@ -33,8 +33,8 @@ func (o *observer) watch(ctx context.Context, s *session.Session) error {
 		}
 		for again := first != ""; again && !o.stopped; {
 			if again, err = o.look(ctx, s, first); errors.Is(err, zk.ErrNoAuth) {
-				// Not hopeless: a neighbour may have made this candidate with its own access list; the next may be
-				// readable.
+				// Not hopeless: a neighbour may have made this candidate with its own access list;
+				// the next may be readable.
 				err = fmt.Errorf("the leader's znode may not be read: %v", err) //nolint:errorlint // as text
 			}
 		}
@@ -65,8 +65,8 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 	return o.sleep(ctx, s, w)
 }
 
-// look yields the leader's value and waits for the next change. again: the znode has changed, and still exists. Otherwise it is
-// time to list the candidates.
+// look yields the leader's value and waits for the next change. again: the znode has changed, and
+// still exists. Otherwise it is time to list the candidates.
 func (o *observer) look(ctx context.Context, s *session.Session, name string) (again bool, err error) {
 	node := o.e.path + "/" + name
 	ws, err := s.WatchAll(ctx, node)
@@ -94,7 +94,8 @@ func (o *observer) look(ctx context.Context, s *session.Session, name string) (a
 	return w.Event() != 0 && !gone, nil
 }
 
-// show yields l (zero: there is no leader) unless it was yielded last. Between two leaders comes zero.
+// show yields l (zero: there is no leader) unless it was yielded last. Between two leaders comes
+// zero.
 func (o *observer) show(l Leader, mzxid int64) {
 	var err error
 	switch {

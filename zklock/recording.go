@@ -26,8 +26,9 @@ type recording struct {
 	version   int32 // of the znode; -1: there is none
 }
 
-// begin decides whether fn is to be called: not if the record has the key or, with d, a run that serves this call. It uses
-// the hold's session, whose server has seen the end of the holder before, and so its writes.
+// begin decides whether fn is to be called: not if the record has the key or, with d, a run that
+// serves this call. It uses the hold's session, whose server has seen the end of the holder before,
+// and so its writes.
 func (r *recording) begin(ctx context.Context, d time.Duration) (run JobRun, done bool, err error) {
 	found, there, err := r.read(ctx)
 	done = there && d == 0
@@ -49,13 +50,15 @@ func (r *recording) begin(ctx context.Context, d time.Duration) (run JobRun, don
 	return JobRun{}, false, r.j.open(ctx, r.h.ctx.s, r.dir)
 }
 
-// refuses reports whether the record, made with acl, certainly could not be written after the function has been called.
+// refuses reports whether the record, made with acl, certainly could not be written after the
+// function has been called.
 func (r *recording) refuses(acl []zk.ACL) bool {
 	known := !slices.ContainsFunc(acl, func(a zk.ACL) bool { return !slices.Contains([]string{"world", "auth", "digest"}, a.Scheme) })
 	return known && !r.h.ctx.s.Grants(acl, zk.PermRead|zk.PermWrite|zk.PermCreate)
 }
 
-// write records the run that began then. A write that was slow, for want of a connection say, is made again for its time.
+// write records the run that began then. A write that was slow, for want of a connection say, is
+// made again for its time.
 func (r *recording) write(ctx context.Context, began time.Time, underWay bool) (JobRun, error) {
 	sent := time.Now()
 	run, err := r.put(ctx, began, underWay)
@@ -67,8 +70,9 @@ func (r *recording) write(ctx context.Context, began time.Time, underWay bool) (
 	return run, err
 }
 
-// end records that a run of AtMostOnce has ended. If it can't, say because the run was forgotten meanwhile, the record stays as
-// it is: whoever asks for the run waits for the lock to see what became of it.
+// end records that a run of AtMostOnce has ended. If it can't, say because the run was forgotten
+// meanwhile, the record stays as it is: a call that asks for the run waits for the lock to see what
+// became of it.
 func (r *recording) end(ctx context.Context, began time.Time) (run JobRun, ok bool) {
 	for first := true; ; first = false {
 		sent, data := time.Now(), r.data(began, false)
@@ -86,11 +90,12 @@ func (r *recording) end(ctx context.Context, began time.Time) (run JobRun, ok bo
 	}
 }
 
-// slow is the longest that a write may take. After a longer one, its Mtime less runJSON.Took is not when the run began.
+// slow is the longest that a write may take. After a longer one, its Mtime less runJSON.Took is not
+// when the run began.
 const slow = time.Second
 
-// put writes the run. A write whose reply is lost is made again: if the first one was carried out, the leader refuses the second,
-// and the record has the run.
+// put writes the run. A write whose reply is lost is made again: if the first one was carried out,
+// the leader refuses the second, and the record has the run.
 func (r *recording) put(ctx context.Context, began time.Time, underWay bool) (JobRun, error) {
 	data := r.data(began, underWay)
 	var before session.Doubt
@@ -109,7 +114,8 @@ func (r *recording) put(ctx context.Context, began time.Time, underWay bool) (Jo
 		case !failure.IsOne(err, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoNode):
 			return JobRun{}, before.Add(err)
 		}
-		// The run was written by our unanswered write, or the record changed by a client that does not hold the lock.
+		// The run was written by our unanswered write, or the record changed by a client that does
+		// not hold the lock.
 		s := r.h.ctx.s
 		if err = s.Sync(ctx, r.node); err == nil {
 			err = r.j.open(ctx, s, r.dir)

@@ -11,14 +11,15 @@ import (
 	"github.com/zklock/locker/internal/unsealed"
 )
 
-// present is the Client's ZooKeeper session. When one has ended, the next takes its place, until the Client is closed.
+// present is the Client's ZooKeeper session. When one has ended, the next takes its place, until
+// the Client is closed.
 type present struct {
 	session *session.Session
 	next    chan struct{} // closed when the next has taken its place
 }
 
-// keep replaces the session whenever it has ended, until Close, which joins it. The old one is closed in the background: its
-// hook may wait for the next.
+// keep replaces the session whenever it has ended, until Close, which joins it. The old one is
+// closed in the background: its hook may wait for the next.
 func (c *Client) keep() {
 	for {
 		now, began := c.present.Load(), time.Now()
@@ -57,8 +58,9 @@ func (c *Client) start() (*present, error) {
 	return &present{s, make(chan struct{})}, nil
 }
 
-// await returns the present session, once it is established. It returns ErrAuth if the credentials are refused while it waits. A
-// refusal before that says nothing about now: they may have been mended, and the next session finds out.
+// await returns the present session, once it is established. It returns ErrAuth if the credentials
+// are refused while it waits. A refusal before that says nothing about now: they may have been
+// mended, and the next session finds out.
 func (c *Client) await(ctx context.Context) (*session.Session, error) {
 	for {
 		now := c.present.Load()

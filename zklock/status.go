@@ -29,8 +29,9 @@ type SessionStatus struct {
 	Err            error         // why the session is Over
 }
 
-// Status returns what the Client has at one moment, without asking the ensemble: it never blocks, and may be called after Close,
-// and by hooks. A hold is in it until its Unlock is called, or it is known to be lost.
+// Status returns what the Client has at one moment, without asking the ensemble: it never blocks,
+// and may be called after Close, and by hooks. A hold is in it until its Unlock is called, or it is
+// known to be lost.
 func (c *Client) Status() Status {
 	st := Status{Session: c.SessionStatus()}
 	var acquisitions []*acquisition
@@ -60,7 +61,8 @@ func (c *Client) SessionStatus() SessionStatus {
 		EphemeralBytes: s.EphemeralBytes(), Err: s.Err()}
 }
 
-// inUse has the calls that wait, from when they ask, and the locks that are held, until they have ended.
+// inUse has the calls that wait, from when they ask, and the locks that are held, until they have
+// ended.
 type inUse struct {
 	mu    sync.Mutex // guards what follows, and fields of waiting; held for a map entry, or a copy of all
 	waits map[*waiting]struct{}

@@ -8,8 +8,8 @@ import (
 	"github.com/zklock/locker/internal/session"
 )
 
-// ticket is the znode, or set of znodes, behind a hold: a *queue.Ticket that holds, or with local handoff a *handoff.Turn
-// on one. The contracts are those of queue.Ticket's methods.
+// ticket is the znode, or set of znodes, behind a hold: a *queue.Ticket that holds, or with local
+// handoff a *handoff.Turn on one. The contracts are those of queue.Ticket's methods.
 type ticket interface {
 	Session() *session.Session
 	Nodes() []string

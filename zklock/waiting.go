@@ -28,12 +28,12 @@ type waiting struct {
 	retries int   // how often a step was made again
 	why     error // the last time
 
-	aborted *abort // how a user's function has ended the wait; nil: none has
+	aborted *abort // how a user's function has ended the wait; nil if none has
 }
 
 // abort is how a function of the user's has ended without returning.
 type abort struct {
-	panicked any // what it panicked with; nil: it has ended its goroutine by runtime.Goexit
+	panicked any // what it panicked with; nil if it has ended its goroutine by runtime.Goexit
 }
 
 // resume ends the present goroutine's function in the same way.
@@ -44,11 +44,11 @@ func (a *abort) resume() {
 	panic(a.panicked)
 }
 
-// callUser calls fn, which calls functions of the user's: a hook, or a log's handler. The call has a
-// place in line meanwhile. If fn panics, or ends its goroutine as testing.T.FailNow does, that must
-// not unwind the stack of the call, which would keep its place for as long as the session lasts. So
-// fn has a goroutine of its own, which callUser joins. If fn does not return, the wait ends, and
-// acquire goes on in fn's way once the place was given up.
+// callUser calls fn, which calls functions of the user's: a hook, or a log's handler. The call has
+// a place in line meanwhile. If fn panics, or ends its goroutine as testing.T.FailNow does, that
+// must not unwind the stack of the call, which would keep its place for as long as the session
+// lasts. So fn has a goroutine of its own, which callUser joins. If fn does not return, the wait
+// ends, and acquire goes on in fn's way once the place was given up.
 func (w *waiting) callUser(fn func()) {
 	done := make(chan struct{})
 	go func() {
@@ -107,8 +107,8 @@ func (w *waiting) tellFailed(err error) {
 	w.c.tell(slog.LevelDebug, "lock not acquired", w.c.opts.hooks.Failed, i)
 }
 
-// explain adds to the error of a call whose ctx has ended, and that is not in line, why it had to begin again: the ensemble may
-// end session after session.
+// explain adds to the error of a call whose ctx has ended, and that is not in line, why it had to
+// begin again: the ensemble may end session after session.
 func (w *waiting) explain(ctx context.Context, err error) error {
 	if ctx.Err() == nil || w.retries == 0 || errors.As(err, new(queue.LineError)) {
 		return err

@@ -111,7 +111,8 @@ func (c checker) context(e ast.Expr) *types.Var {
 	return v
 }
 
-// outerContext reports that the function of Do passes a context to a call that does not end with the lock.
+// outerContext reports that the function of Do passes a context to a call that does not end with
+// the lock.
 func (c checker) outerContext(do *ast.CallExpr, fn *ast.FuncLit) {
 	name := typeutil.Callee(c.TypesInfo, do).Name()
 	o := c.newOrigins(fn)
@@ -144,8 +145,8 @@ func (c checker) outerContext(do *ast.CallExpr, fn *ast.FuncLit) {
 // endings are what functions are called that may need a context which outlives the lock.
 var endings = []string{"Shutdown", "Close", "Rollback", "Log"}
 
-// needsNoLock reports whether a context of its own may be right for a call: to end something, to ask about the context, to use
-// the lock itself, or because it can't fail and so is hardly work.
+// needsNoLock reports whether a context of its own may be right for a call: to end something, to
+// ask about the context, to use the lock itself, or because it can't fail and so is hardly work.
 func (c checker) needsNoLock(call *ast.CallExpr) bool {
 	f, ok := typeutil.Callee(c.TypesInfo, call).(*types.Func)
 	if !ok {
@@ -167,7 +168,8 @@ func (c checker) needsNoLock(call *ast.CallExpr) bool {
 		pkg == "context" && slices.Contains([]string{"Cause", "WithoutCancel", "AfterFunc"}, f.Name())
 }
 
-// lostContext reports that the context of a lock is thrown away, and the one that Lock was called with is used for work.
+// lostContext reports that the context of a lock is thrown away, and the one that Lock was called
+// with is used for work.
 func (c checker) lostContext(assign *ast.AssignStmt, lock *ast.CallExpr, in ast.Node) {
 	from, ok := c.source(lock.Args[0])
 	hold, named := assign.Lhs[1].(*ast.Ident)

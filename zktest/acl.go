@@ -21,15 +21,17 @@ const (
 	PermAdmin
 )
 
-// Access is decided per node and never inherited: each node has its own list, and a client may do what any entry grants
-// to any of its identities. The schemes are those of a plain server: world (everybody), digest (a user, proved by a
-// password), ip (an address or a network), sasl (a user by WithSASLUsers) and, in requests only, auth (the client's own
-// identities).
+// Access is decided per node and never inherited: each node has its own list, and a client may do
+// what any entry grants to any of its identities. The schemes are those of a plain server: world
+// (everybody), digest (a user, proved by a password), ip (an address or a network), sasl (a user by
+// WithSASLUsers) and, in requests only, auth (the client's own identities).
 
-// identity is one thing a connection has proved about itself. Every connection has its address as the first.
+// identity is one thing a connection has proved about itself. Every connection has its address as
+// the first.
 type identity struct{ scheme, id string }
 
-// allowed says whether ids have any of the permissions in perm. An empty ACL lets everybody do everything.
+// allowed says whether ids have any of the permissions in perm. An empty ACL lets everybody do
+// everything.
 func allowed(acl []ACL, perm int32, ids []identity) bool {
 	if len(acl) == 0 {
 		return true
@@ -61,10 +63,11 @@ func allowed(acl []ACL, perm int32, ids []identity) bool {
 	return false
 }
 
-// fixACL validates a list that a client wants to set, removes duplicates, and replaces the scheme "auth" by the
-// client's own identities. sasl says whether the server has that scheme.
+// fixACL validates a list that a client wants to set, removes duplicates, and replaces the scheme
+// "auth" by the client's own identities. sasl says whether the server has that scheme.
 func fixACL(acl []ACL, ids []identity, sasl bool) ([]ACL, fault.Code) {
-	// The first bad entry decides. An entry that is merely pointless (no permission, an empty network) is not an error.
+	// The first bad entry decides. An entry that is merely pointless (no permission, an empty
+	// network) is not an error.
 	var out []ACL
 	for i, a := range acl {
 		if slices.Contains(acl[:i], a) {
@@ -98,8 +101,9 @@ func fixACL(acl []ACL, ids []identity, sasl bool) ([]ACL, fault.Code) {
 // digestID turns "user:password" into the identity that ACLs name: user, colon, base64 of SHA-1 of
 // the whole. Where FIPS 140-only mode forbids SHA-1, it takes SHA-256, and faithful is false.
 func digestID(cred string) (id string, faithful bool) {
-	// Without a colon the whole is the user, and an empty credential is an identity, too. Nothing is verified: a client
-	// is the user it claims to be, and owns the nodes that were created with the same password.
+	// Without a colon the whole is the user, and an empty credential is an identity, too. Nothing
+	// is verified: a client is the user it claims to be, and owns the nodes that were created with
+	// the same password.
 	user, _, _ := strings.Cut(cred, ":")
 	hash := sha1.New()
 	if _, err := hash.Write([]byte(cred)); err != nil { // sha1.Sum would panic
@@ -109,17 +113,19 @@ func digestID(cred string) (id string, faithful bool) {
 	return user + ":" + base64.StdEncoding.EncodeToString(hash.Sum(nil)), true
 }
 
-// validDigest accepts exactly two parts. Empty parts at the end do not count, because Java's split drops them.
+// validDigest accepts exactly two parts. Empty parts at the end do not count, because Java's split
+// drops them.
 func validDigest(id string) bool {
 	return strings.Count(strings.TrimRight(id, ":"), ":") == 1
 }
 
-// parseIP reads "address" or "address/bits". ZooKeeper reads parts of an IPv4 address as plain decimal numbers:
-// 010.0.0.1, which the standard parser refuses, is 10.0.0.1.
+// parseIP reads "address" or "address/bits". ZooKeeper reads parts of an IPv4 address as plain
+// decimal numbers: 010.0.0.1, which the standard parser refuses, is 10.0.0.1.
 func parseIP(expr string) (addr netip.Addr, bits int, ok bool) {
 	a, b, slash := strings.Cut(expr, "/")
 	if strings.Contains(a, ":") {
-		// IPv6 in the usual notation; a zone names an interface of one machine and means nothing to another.
+		// IPv6 in the usual notation; a zone names an interface of one machine and means nothing to
+		// another.
 		v6, err := netip.ParseAddr(a)
 		if err != nil || v6.Zone() != "" {
 			return addr, 0, false

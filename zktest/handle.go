@@ -7,10 +7,10 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// A request goes through three steps: the faults before it (arrive), the wait for the leader on a member that is cut
-// off (lockWithLeader), and the operation with the faults of its reply (carryOutLocked). The first two may block and
-// hold no lock; the last one holds it throughout, so that no notification can come between a change and the reply to
-// it.
+// A request goes through three steps: the faults before it (arrive), the wait for the leader on a
+// member that is cut off (lockWithLeader), and the operation with the faults of its reply
+// (carryOutLocked). The first two may block and hold no lock; the last one holds it throughout, so
+// that no notification can come between a change and the reply to it.
 
 // handleFrame handles one frame, a handshake or a request. False ends the connection.
 func (c *conn) handleFrame(b []byte) bool {
@@ -27,7 +27,8 @@ func (c *conn) handleFrame(b []byte) bool {
 	if err != nil {
 		return c.hangUp()
 	}
-	// Decoded first, because faults are selected by path. The operation itself answers a malformed body.
+	// Decoded first, because faults are selected by path. The operation itself answers a malformed
+	// body.
 	r := decodeRequest(xid, op, body)
 	struck, fate := c.arrive(op, r.allPaths())
 	if fate != carriedOut {
@@ -57,7 +58,8 @@ const (
 	cutOff          // its connection is over
 )
 
-// arrive applies the faults that act before a request is carried out. Several that strike one request add up.
+// arrive applies the faults that act before a request is carried out. Several that strike one
+// request add up.
 func (c *conn) arrive(op fault.Op, paths []string) (struck []*Injection, f fate) {
 	s := c.s
 	s.mu.Lock()
@@ -88,8 +90,8 @@ func (c *conn) arrive(op fault.Op, paths []string) (struck []*Injection, f fate)
 	return struck, f
 }
 
-// wait returns false if the connection is killed first. A client's hang-up does not end the wait: its request is on its
-// way and will be carried out.
+// wait returns false if the connection is killed first. A client's hang-up does not end the wait:
+// its request is on its way and will be carried out.
 func (c *conn) wait(ch <-chan struct{}) bool {
 	select {
 	case <-ch:
@@ -111,9 +113,9 @@ func (c *conn) sleep(d time.Duration) bool {
 	}
 }
 
-// lockWithLeader takes the server's lock, after waiting for the leader if one is needed and the member is cut off.
-// Later requests of the client wait, too. A deposed leader answers a sync by itself. False means that the connection
-// ended, and the lock is free.
+// lockWithLeader takes the server's lock, after waiting for the leader if one is needed and the
+// member is cut off. Later requests of the client wait, too. A deposed leader answers a sync by
+// itself. False means that the connection ended, and the lock is free.
 func (c *conn) lockWithLeader(needed, sync bool) bool {
 	c.s.mu.Lock()
 	// In a loop: the member may be cut off again between Heal and the lock.
@@ -145,7 +147,8 @@ func (c *conn) result(code fault.Code, body func(*encoder)) answer {
 	return answer{zxid: c.member.tree.zxid, code: code, body: body}
 }
 
-// carryOutLocked carries out one request and queues its reply. False ends the connection, after what is queued.
+// carryOutLocked carries out one request and queues its reply. False ends the connection, after
+// what is queued.
 func (c *conn) carryOutLocked(r *request, struck []*Injection) bool {
 	s := c.s
 	s.requests[r.op]++
@@ -155,8 +158,9 @@ func (c *conn) carryOutLocked(r *request, struck []*Injection) bool {
 	}
 	defer s.changedLocked()
 	c.noteLocked(r)
-	// The client has reconnected to this member. A real member has passed on, or discarded, all requests of the old
-	// connection before it accepts the new one: what a fault has held back until now comes too late.
+	// The client has reconnected to this member. A real member has passed on, or discarded, all
+	// requests of the old connection before it accepts the new one: what a fault has held back
+	// until now comes too late.
 	if ss != nil && ss.owner == c.member && ss.latest != c.number {
 		return false
 	}
@@ -189,14 +193,15 @@ func (c *conn) answerOfFaultLocked(r *request, struck []*Injection) (a answer, o
 	return a, false
 }
 
-// answerLocked checks that the session may request the operation, and serves it. ss is nil if the session is over.
+// answerLocked checks that the session may request the operation, and serves it. ss is nil if the
+// session is over.
 func (c *conn) answerLocked(r *request, ss *session) answer {
 	s := c.s
 	if r.sessionless {
 		return r.serve(c, r)
 	}
-	// A follower asks its leader about sessions only for writes; its own knowledge of a session ends with the
-	// transaction that ends the session.
+	// A follower asks its leader about sessions only for writes; its own knowledge of a session
+	// ends with the transaction that ends the session.
 	onLeader := c.member == s.leader
 	// Signs of life count only where the leader learns of them.
 	if !c.member.isCutLocked() && !s.touchLocked(c.session, c.timeout) && (onLeader || r.leader) {
@@ -206,8 +211,8 @@ func (c *conn) answerLocked(r *request, ss *session) answer {
 	case !s.opt.dialect.serves(r): // the session stays: only the connection is lost
 		return answer{zxid: -1, code: fault.CodeUnimplemented, end: true}
 	case (onLeader || r.write) && ss.owner != c.member:
-		// The client may have moved on, and this connection be a leftover. The leader checks that at each request, a
-		// follower only at those that it forwards.
+		// The client may have moved on, and this connection be a leftover. The leader checks that
+		// at each request, a follower only at those that it forwards.
 		return answer{silent: true, end: true}
 	}
 	return r.serve(c, r)

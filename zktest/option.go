@@ -30,7 +30,8 @@ type options struct {
 	saslUsers  map[string]string
 }
 
-// newOptions fills in the defaults, some of which follow from others, and refuses impossible values.
+// newOptions fills in the defaults, some of which follow from others, and refuses impossible
+// values.
 func newOptions(opts []Option) (options, error) {
 	o := options{version: Version39, tick: 2 * time.Second, sweep: time.Minute, maxPacket: 0xfffff, log: slog.New(slog.DiscardHandler)}
 	for _, f := range opts {
@@ -58,35 +59,40 @@ func newOptions(opts []Option) (options, error) {
 	return o, nil
 }
 
-// WithVersion sets the release whose behaviour the server has, default Version39. The package's comment lists the
-// differences.
+// WithVersion sets the release whose behaviour the server has, default Version39. The package's
+// comment lists the differences.
 func WithVersion(v Version) Option { return func(o *options) { o.version = v } }
 
-// WithAddr sets the TCP address at which the server listens, host:port, default a free port of 127.0.0.1. Clients
-// need no credentials: an address that other machines reach is open to them. Followers keep to the default.
+// WithAddr sets the TCP address at which the server listens, host:port, default a free port of
+// 127.0.0.1. Clients need no credentials: an address that other machines reach is open to them.
+// Followers keep to the default.
 func WithAddr(addr string) Option { return func(o *options) { o.addr = addr } }
 
-// WithTick sets the length of the server's tick, default 2 s. Sessions expire at full ticks, and the bounds of the session
-// timeout follow from it unless WithSessionTimeouts sets them.
+// WithTick sets the length of the server's tick, default 2 s. Sessions expire at full ticks, and
+// the bounds of the session timeout follow from it unless WithSessionTimeouts sets them.
 func WithTick(d time.Duration) Option { return func(o *options) { o.tick = d } }
 
-// WithSessionTimeouts sets the bounds of the session timeout that clients can negotiate, default 2 and 20 ticks.
+// WithSessionTimeouts sets the bounds of the session timeout that clients can negotiate, default 2
+// and 20 ticks.
 func WithSessionTimeouts(minimum, maximum time.Duration) Option {
 	return func(o *options) { o.minTimeout, o.maxTimeout = minimum, maximum }
 }
 
-// WithSweepInterval sets how often the server looks for empty containers and expired TTL nodes, default 1 min.
+// WithSweepInterval sets how often the server looks for empty containers and expired TTL nodes,
+// default 1 min.
 func WithSweepInterval(d time.Duration) Option { return func(o *options) { o.sweep = d } }
 
-// WithJuteMaxBuffer sets the largest frame that the server accepts, in bytes, default 1,048,575 (a real server's
-// jute.maxbuffer). A longer one ends the client's connection.
+// WithJuteMaxBuffer sets the largest frame that the server accepts, in bytes, default 1,048,575 (a
+// real server's jute.maxbuffer). A longer one ends the client's connection.
 func WithJuteMaxBuffer(n int) Option { return func(o *options) { o.maxPacket = n } }
 
-// WithoutListener starts no TCP listener: clients connect with Dial only, and nothing listens at Addr. A server inside
-// a testing/synctest bubble needs this option, because a goroutine that waits for the network stops a bubble's clock.
+// WithoutListener starts no TCP listener: clients connect with Dial only, and nothing listens at
+// Addr. A server inside a testing/synctest bubble needs this option, because a goroutine that waits
+// for the network stops a bubble's clock.
 func WithoutListener() Option { return func(o *options) { o.noListener = true } }
 
-// WithTLS makes the listener speak TLS, as a real server's secureClientPort does. Connections made by Dial stay plain.
+// WithTLS makes the listener speak TLS, as a real server's secureClientPort does. Connections made
+// by Dial stay plain.
 func WithTLS(cfg *tls.Config) Option { return func(o *options) { o.tls = cfg } }
 
 // WithLogger sets the logger for the server's own messages, default none.

@@ -12,13 +12,14 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// SASL as a real server with DigestLoginModule speaks it: the mechanism DIGEST-MD5 of RFC 2831, of which three messages
-// are checked. The client's first is empty; its second answers the challenge; the server's last proves that it knows
-// the password too.
+// SASL as a real server with DigestLoginModule speaks it: the mechanism DIGEST-MD5 of RFC 2831, of
+// which three messages are checked. The client's first is empty; its second answers the challenge;
+// the server's last proves that it knows the password too.
 
-// WithSASLUsers makes the server know users by SASL (DIGEST-MD5), each with its password, and accept access lists of
-// the scheme sasl. Default: no SASL; a client that begins it gets an empty answer, as from a server without JAAS.
-// Start returns an error in FIPS 140-only mode (GODEBUG=fips140=only), which forbids MD5.
+// WithSASLUsers makes the server know users by SASL (DIGEST-MD5), each with its password, and
+// accept access lists of the scheme sasl. Default: no SASL; a client that begins it gets an empty
+// answer, as from a server without JAAS. Start returns an error in FIPS 140-only mode
+// (GODEBUG=fips140=only), which forbids MD5.
 func WithSASLUsers(passwords map[string]string) Option {
 	return func(o *options) { o.saslUsers = maps.Clone(passwords) }
 }
@@ -74,7 +75,8 @@ func saslHex(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// saslFields reads name=value or name="value", separated by commas. It does not know values with escapes.
+// saslFields reads name=value or name="value", separated by commas. It does not know values with
+// escapes.
 func saslFields(s string) map[string]string {
 	fields := map[string]string{}
 	for s != "" {

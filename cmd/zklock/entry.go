@@ -10,7 +10,8 @@ import (
 	"github.com/zklock/locker/zklock/admin"
 )
 
-// lockEntry is one lock as --json shows it. Every command that lists locks uses this schema: see zklock help json.
+// lockEntry is one lock as --json shows it. Every command that lists locks uses this schema: see
+// zklock help json.
 type lockEntry struct{ queuejson.Queue }
 
 // readEntry reads a part of a lock's queue.

@@ -69,7 +69,7 @@ It ends with 1 when there is no such contender, or when the answer was no.`,
 	return cmd
 }
 
-// ask shows the contender to be removed; nil: the answer is yes.
+// ask shows the contender to be removed, and returns nil if the answer is yes.
 func (a *app) ask(ctx context.Context, c *zklock.Client, path string, token int64) error {
 	bounded, cancel := context.WithTimeout(ctx, a.conn.patience)
 	defer cancel()
@@ -86,7 +86,8 @@ func (a *app) ask(ctx context.Context, c *zklock.Client, path string, token int6
 	return answer(ctx, a)
 }
 
-// inLineWith finds the contender with that token, from the front, where it usually is: a page at a time.
+// inLineWith finds the contender with that token, from the front, where it usually is: a page at a
+// time.
 func inLineWith(ctx context.Context, c *zklock.Client, path string, token int64) (queuejson.Member, error) {
 	const rows = 100
 	for from := 0; ; from += rows {

@@ -15,7 +15,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Exit codes: those of sysexits.h where there is one, and of shells for a command that can't be run.
+// Exit codes: those of sysexits.h where there is one, and of shells for a command that can't be
+// run.
 const (
 	exitFailed      = 1   // anything without a code of its own
 	exitUsage       = 64  // bad command line, path or option

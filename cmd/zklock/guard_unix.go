@@ -16,18 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The guard is a second process of zklock run. It ends the command's process group when zklock can't: when zklock is
-// killed (the parent-death signal reaches only the first process of the group), and when zklock is stopped and so does
-// not notice the end of the lease. It reads its orders from a pipe,
+// The guard is a second process of zklock run. It ends the command's process group when zklock
+// can't: when zklock is killed (the parent-death signal reaches only the first process of the
+// group), and when zklock is stopped and so does not notice the end of the lease. It reads its
+// orders from a pipe,
 //
 //	group 4711          the process group to guard; 0 when that is gone, and its id may become another group's
 //	until 123456789     kill it at this time, nanoseconds of the clock that counts suspended time too
 //	end                 nothing is left to do
 //
-// and treats the end of the pipe without an "end" as zklock's death. It is in a session of its own, so that neither the
-// terminal nor signals to zklock's process group reach it. zklock replaces a guard that is killed or stopped. Both are
-// one program, also when an upgrade has replaced its file (on Linux; elsewhere it must know the orders of the older
-// one).
+// and treats the end of the pipe without an "end" as zklock's death. It is in a session of its own,
+// so that neither the terminal nor signals to zklock's process group reach it. zklock replaces a
+// guard that is killed or stopped. Both are one program, also when an upgrade has replaced its file
+// (on Linux; elsewhere it must know the orders of the older one).
 const guardCommand = "guard-process-group"
 
 // guard is zklock's side of it. One goroutine uses it at a time.
@@ -99,8 +100,8 @@ func launchGuard(r *reaper, self string, death syscall.Signal) (*subprocess, *os
 	return proc, out, nil
 }
 
-// gone is closed when the guard has ended, and stops reports that it was stopped. Without a guard neither reports
-// anything.
+// gone is closed when the guard has ended, and stops reports that it was stopped. Without a guard
+// neither reports anything.
 func (g *guard) gone() <-chan struct{} {
 	if g.err != nil {
 		return nil
@@ -115,8 +116,8 @@ func (g *guard) stops() <-chan syscall.Signal {
 	return g.proc.stops
 }
 
-// replace starts a guard in place of one that has ended. When that fails, or the last one ended within quick, it
-// returns why there is no guard now, and must be called again after quick.
+// replace starts a guard in place of one that has ended. When that fails, or the last one ended
+// within quick, it returns why there is no guard now, and must be called again after quick.
 func (g *guard) replace() error {
 	if g.err == nil {
 		_ = g.pipe.Close() // nothing reads it any more
@@ -130,8 +131,8 @@ func (g *guard) replace() error {
 	return g.start()
 }
 
-// say sends an order. It does not block, and it may fail: a guard that has ended or was stopped does not read, and is
-// replaced.
+// say sends an order. It does not block, and it may fail: a guard that has ended or was stopped
+// does not read, and is replaced.
 func (g *guard) say(format string, args ...any) {
 	if g.err != nil {
 		return
@@ -151,8 +152,8 @@ func (g *guard) group(pgid int) {
 	g.say("group %d", pgid)
 }
 
-// until orders the group's end at the instant at. The clock is read first: a delay after that makes the order earlier,
-// not later.
+// until orders the group's end at the instant at. The clock is read first: a delay after that makes
+// the order earlier, not later.
 func (g *guard) until(at time.Time) {
 	now := bootTime()
 	g.deadline = now + int64(time.Until(at))
@@ -262,8 +263,8 @@ func (w *watchman) obey(order string) {
 	}
 }
 
-// look forgets a group that is gone, and ends one whose deadline has passed. It looks so often that the id cannot have
-// been given to another group in between: the kernel assigns ids in turn.
+// look forgets a group that is gone, and ends one whose deadline has passed. It looks so often that
+// the id cannot have been given to another group in between: the kernel assigns ids in turn.
 func (w *watchman) look(now int64) {
 	if w.group > 1 && !w.exists(w.group) {
 		w.group = 0

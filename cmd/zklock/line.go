@@ -113,8 +113,8 @@ func (l *line) follow(ctx context.Context) {
 	})
 }
 
-// look reads the place of own, which it finds first. After an error it tries again a second later: the wait itself goes
-// on.
+// look reads the place of own, which it finds first. After an error it tries again a second later:
+// the wait itself goes on.
 func (l *line) look(ctx context.Context, c *zklock.Client, own, head string) string {
 	s, err := unsealed.Session(ctx, c)
 	if err != nil {

@@ -80,8 +80,8 @@ reads at most --limit znodes, with a list for each, whether they belong to locks
 	return cmd
 }
 
-// lookRoot is the path below which ls looks. The default is not the root: an ensemble may have a million znodes
-// that are no locks, and each costs a list.
+// lookRoot is the path below which ls looks. The default is not the root: an ensemble may have a
+// million znodes that are no locks, and each costs a list.
 func lookRoot(cmd *cobra.Command, args []string) (string, error) {
 	if len(args) == 1 {
 		return slashless(args[0]), nil
@@ -144,8 +144,8 @@ func findLocks(ctx context.Context, c *zklock.Client, root string, limits walkLi
 	return w, err
 }
 
-// readable is err, unless it says that one znode is gone, may not be read, or is too large to read: that one is left
-// out.
+// readable is err, unless it says that one znode is gone, may not be read, or is too large to read:
+// that one is left out.
 func readable(err error) error {
 	for _, one := range []error{zk.ErrNoNode, zk.ErrNoAuth, session.ErrTooLarge, session.ErrPath} {
 		if errors.Is(err, one) {

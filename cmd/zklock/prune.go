@@ -170,8 +170,9 @@ func (p *pruner) find(ctx context.Context, s *session.Session, now time.Time) er
 	return nil
 }
 
-// unused reports whether a znode is an empty lock directory that is old enough. The owner of a container or of a znode
-// with a time to live is not zero either; the ensemble removes those by itself.
+// unused reports whether a znode is an empty lock directory that is old enough. The owner of a
+// container or of a znode with a time to live is not zero either; the ensemble removes those by
+// itself.
 func (p *pruner) unused(stat zk.Stat, now time.Time) bool {
 	return stat.NumChildren == 0 && stat.DataLength == 0 && stat.EphemeralOwner == 0 && stat.Cversion != 0 &&
 		now.Sub(time.UnixMilli(stat.Ctime)) >= p.age

@@ -84,7 +84,8 @@ waiting until they release: they may still be at work.`,
 	return cmd
 }
 
-// noteMissing says so when there is no znode at path: it was never used as a lock, or it is misspelt.
+// noteMissing says so when there is no znode at path: it was never used as a lock, or it is
+// misspelt.
 func (a *app) noteMissing(ctx context.Context, c *zklock.Client, path string) error {
 	missing, err := a.missing(ctx, c, path)
 	if missing && !a.quiet {
@@ -93,8 +94,8 @@ func (a *app) noteMissing(ctx context.Context, c *zklock.Client, path string) er
 	return err
 }
 
-// missing reports whether there is no znode at path. A missing chroot is an error: it says nothing about the locks that
-// were meant.
+// missing reports whether there is no znode at path. A missing chroot is an error: it says nothing
+// about the locks that were meant.
 func (a *app) missing(ctx context.Context, c *zklock.Client, path string) (bool, error) {
 	s, err := unsealed.Session(ctx, c)
 	if err != nil {
@@ -176,7 +177,8 @@ func number[N int | int64](n N) string {
 	return fmt.Sprint(n)
 }
 
-// sessionOf formats a session. From ZooKeeper 3.8.4 on, that of a znode that may not be read is unknown.
+// sessionOf formats a session. From ZooKeeper 3.8.4 on, that of a znode that may not be read is
+// unknown.
 func sessionOf(m queuejson.Member) string {
 	if m.Token == 0 {
 		return "-"

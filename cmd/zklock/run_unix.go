@@ -25,7 +25,8 @@ func (a *app) run(l *lockFlags, path string, argv []string) error {
 	}))
 }
 
-// holding is the section of an ordinary lock: taken and released. A loss that only the release finds is told here.
+// holding is the section of an ordinary lock: taken and released. A loss that only the release
+// finds is told here.
 func (a *app) holding(onLoss string, take taker) section {
 	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) (started bool, err error)) error {
 		h, err := take(ctx, c, left)
@@ -34,7 +35,8 @@ func (a *app) holding(onLoss string, take taker) section {
 		}
 		_, err = fn(h)
 		told := codeOf(err) == exitLost || h.Err() != nil && onLoss == lossIgnore
-		// If the release takes too long, the end of the session, which is closed next, releases the lock.
+		// If the release takes too long, the end of the session, which is closed next, releases the
+		// lock.
 		lost := h.Unlock()
 		if errors.Is(lost, zk.ErrNoAuth) { // the lock was ours until now
 			notice(a.err, "%v", bare{lost})
@@ -51,8 +53,8 @@ func (a *app) holding(onLoss string, take taker) section {
 	}
 }
 
-// underLock takes the lock and runs the command; with --again it repeats that until the command has ended while the
-// lock was held, or zklock was asked to end it.
+// underLock takes the lock and runs the command; with --again it repeats that until the command has
+// ended while the lock was held, or zklock was asked to end it.
 func (a *app) underLock(l *lockFlags, path string, argv []string, under section) (err error) {
 	j := &job{a: a, args: argv, onLoss: l.onLoss, maxHold: l.maxHold}
 	if j.file, err = lookup(argv[0]); err != nil {
@@ -153,7 +155,8 @@ func (a *app) elect(l *lockFlags, path string, argv []string, value string) erro
 	return a.underLock(l, path, argv, a.holding(l.onLoss, campaign(path, value, l)))
 }
 
-// interruptible calls fn with a context that ends with the first signal that ends programs; then the exit code says so.
+// interruptible calls fn with a context that ends with the first signal that ends programs; then
+// the exit code says so.
 func (a *app) interruptible(fn func(ctx context.Context) error) error {
 	ctx, heard := catchSignals().whileWaiting(context.Background())
 	err := fn(ctx)

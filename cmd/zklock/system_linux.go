@@ -22,11 +22,12 @@ func bootTime() int64 {
 // dieWithUs makes the kernel send sig to the command when the thread that starts it ends.
 func dieWithUs(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
 
-// adopt makes us the parent of processes that the command leaves behind, so that they are reaped even where process 1
-// does not reap.
+// adopt makes us the parent of processes that the command leaves behind, so that they are reaped
+// even where process 1 does not reap.
 func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// ownProgram is a file with the program of this process, also when the one that it was started from has been replaced.
+// ownProgram is a file with the program of this process, also when the one that it was started from
+// has been replaced.
 func ownProgram() (string, error) { return "/proc/self/exe", nil }
 
 // noProgram says what to do when that file is missing.

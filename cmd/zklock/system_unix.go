@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// bootTime is the clock that both processes read. It can be set: a step back delays the guard, not zklock.
+// bootTime is the clock that both processes read. It can be set: a step back delays the guard, not
+// zklock.
 func bootTime() int64 { return time.Now().UnixNano() }
 
 // dieWithUs does nothing: there is no parent-death signal here. The guard process ends the group.
@@ -26,5 +27,6 @@ const noProgram = "the file of this zklock was moved or removed: start the new o
 // lastSignal is the greatest signal number there is.
 const lastSignal = 31
 
-// parentOf cannot find other processes' parents. A script around zklock then does not stop by Ctrl-Z.
+// parentOf cannot find other processes' parents. A script around zklock then does not stop by
+// Ctrl-Z.
 func parentOf(int) (parent int, ok bool) { return 0, false }

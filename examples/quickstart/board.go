@@ -29,8 +29,8 @@ func newBoard(out io.Writer) *board {
 	return &board{out: out, began: time.Now(), recovered: make(chan struct{})}
 }
 
-// hooks are the hooks of a worker's client. They are called in the middle of its lock calls, and the board's mutex is
-// held for the printing of a line only.
+// hooks are the hooks of a worker's client. They are called in the middle of its lock calls, and
+// the board's mutex is held for the printing of a line only.
 func (b *board) hooks(w *worker) zklock.Hooks {
 	return zklock.Hooks{
 		Queued: func(i zklock.LockInfo) {
@@ -45,8 +45,8 @@ func (b *board) hooks(w *worker) zklock.Hooks {
 	}
 }
 
-// owner returns the name of the holder. It is in the data of its znode: JSON, with the owner that WithOwner set. A holder that
-// has just released the lock has no znode any more.
+// owner returns the name of the holder. It is in the data of its znode: JSON, with the owner that
+// WithOwner set. A holder that has just released the lock has no znode any more.
 func (w *worker) owner(i zklock.LockInfo) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -37,8 +37,8 @@ type Access struct {
 	Admin  Verdict `json:"admin"`
 	Error  string  `json:"error,omitempty"` // why something is unknown
 
-	// Persistent are children of Path that have a contender's name, and no session: a lock waits for them until somebody deletes
-	// them. At most ten.
+	// Persistent are children of Path that have a contender's name, and no session: a lock waits
+	// for them until somebody deletes them. At most ten.
 	Persistent []string `json:"persistent_contenders,omitempty"`
 }
 
@@ -84,7 +84,8 @@ func (a *Access) findPersistent(ctx context.Context, s *session.Session, names [
 	return nil
 }
 
-// ask finds the nearest znode and asks for each permission there, by operations that have no effect.
+// ask finds the nearest znode and asks for each permission there, by operations that have no
+// effect.
 func (a *Access) ask(ctx context.Context, s *session.Session) error {
 	for a.At = a.Path; ; a.At = parent(a.At) {
 		names, _, err := s.List(ctx, a.At)
@@ -118,7 +119,8 @@ func (a *Access) ask(ctx context.Context, s *session.Session) error {
 	return a.askChildren(ctx, s)
 }
 
-// askChildren asks whether a znode may be made and deleted there, in a transaction whose last operation is refused.
+// askChildren asks whether a znode may be made and deleted there, in a transaction whose last
+// operation is refused.
 func (a *Access) askChildren(ctx context.Context, s *session.Session) error {
 	child := strings.TrimSuffix(a.At, "/") + missing(time.Now())
 	results, err := s.Multi(ctx,

@@ -1,16 +1,17 @@
-// Package doctor examines an ensemble for use with locks: what each server is and allows, what the client may do at a
-// path, how the servers' clocks differ, and what of that is unsafe, or will fail on the worst day.
+// Package doctor examines an ensemble for use with locks: what each server is and allows, what the
+// client may do at a path, how the servers' clocks differ, and what of that is unsafe, or will fail
+// on the worst day.
 //
 //	report, err := doctor.Examine(ctx, "zk1:2181,zk2:2181,zk3:2181", doctor.Config{Path: "/locks"})
 //	for _, f := range report.Findings {
 //		log.Println(f.Severity, f.Server, f.Text)
 //	}
 //
-// It leaves nothing behind: sessions that are closed, transactions that are refused by design, and one ephemeral znode
-// below the path, which is deleted. Holds of other clients are not touched.
+// It leaves nothing behind: sessions that are closed, transactions that are refused by design, and
+// one ephemeral znode below the path, which is deleted. Holds of other clients are not touched.
 //
-// What it can't tell it says. A server whose four-letter words and admin port are closed still tells its limits by what
-// it grants; its version, tick and clock stay unknown.
+// What it can't tell it says. A server whose four-letter words and admin port are closed still
+// tells its limits by what it grants; its version, tick and clock stay unknown.
 package doctor
 
 import (
@@ -25,15 +26,16 @@ import (
 
 // Config says what to examine. The zero value of each field stands for its default.
 type Config struct {
-	// Path is where the locks are: permissions are asked for there, or at the nearest znode above it that exists.
-	// Below the chroot of the connect string. Default "/".
+	// Path is where the locks are: permissions are asked for there, or at the nearest znode above
+	// it that exists. Below the chroot of the connect string. Default "/".
 	Path string
 
-	// Session is what the program asks of its sessions: credentials, TLS, limits, which are held against the servers'.
+	// Session is what the program asks of its sessions: credentials, TLS, limits, which are held
+	// against the servers'.
 	Session session.Config
 
-	// AdminPort is the servers' HTTP port for administrators, asked where four-letter words are closed. Default: not
-	// asked.
+	// AdminPort is the servers' HTTP port for administrators, asked where four-letter words are
+	// closed. Default: not asked.
 	AdminPort int
 
 	// Patience bounds the examination of one server. Default 10 s.
@@ -48,7 +50,8 @@ type Report struct {
 	Asked    time.Duration `json:"-"`                      // the session timeout that the client asks for
 	Findings []Finding     `json:"findings"`               // the gravest first
 
-	// Longest are the ephemeral znodes of the session that has most, in bytes; nil: there are none, or they are unknown.
+	// Longest are the ephemeral znodes of the session that has most, in bytes; nil: there are none,
+	// or they are unknown.
 	Longest *Ephemerals `json:"longest_session,omitempty"`
 }
 
@@ -63,8 +66,8 @@ type Server struct {
 	MinTimeout time.Duration `json:"-"` // of sessions, as granted
 	MaxTimeout time.Duration `json:"-"`
 	finds      time.Duration // the tick that a client finds out here, unless it is given
-	// Packet says that it takes requests as long as the client's packet limit. No word and no command of the admin port
-	// tells its jute.maxbuffer; only JMX does.
+	// Packet says that it takes requests as long as the client's packet limit. No word and no
+	// command of the admin port tells its jute.maxbuffer; only JMX does.
 	Packet bool `json:"packet_limit_taken"`
 
 	Read   time.Duration `json:"-"`               // how long a read took
@@ -101,9 +104,10 @@ type Finding struct {
 // atOnce bounds how many servers are examined at a time.
 const atOnce = 8
 
-// Examine examines the ensemble of the connect string. It blocks until every server has been asked, each for as long as
-// Config.Patience, or until ctx ends. An error says that nothing could be examined: a connect string, path or option that
-// can't work (session.ErrConfig, session.ErrPath), or the end of ctx. Servers that don't answer are findings.
+// Examine examines the ensemble of the connect string. It blocks until every server has been asked,
+// each for as long as Config.Patience, or until ctx ends. An error says that nothing could be
+// examined: a connect string, path or option that can't work (session.ErrConfig, session.ErrPath),
+// or the end of ctx. Servers that don't answer are findings.
 func Examine(ctx context.Context, connect string, conf Config) (*Report, error) {
 	x, err := newExamination(connect, conf)
 	if err != nil {

@@ -15,7 +15,8 @@ type Ephemerals struct {
 	Bytes   int   `json:"bytes"` // of the list, as that transaction has it
 }
 
-// ephemerals asks a server for the session with the longest list of ephemeral znodes, whoever's it is.
+// ephemerals asks a server for the session with the longest list of ephemeral znodes, whoever's it
+// is.
 func (x *examination) ephemerals(ctx context.Context, v *Server) *Ephemerals {
 	ctx, cancel := context.WithTimeout(ctx, x.Patience)
 	defer cancel()
@@ -30,8 +31,8 @@ func (x *examination) ephemerals(ctx context.Context, v *Server) *Ephemerals {
 	return longestList(answer)
 }
 
-// dumped begins the part of dump's answer that has the ephemeral znodes: a line with each session's id, and one behind a
-// tab for each path.
+// dumped begins the part of dump's answer that has the ephemeral znodes: a line with each session's
+// id, and one behind a tab for each path.
 const dumped = "ephemeral nodes dump:"
 
 func longestList(answer string) *Ephemerals {

@@ -103,10 +103,12 @@ func unequal(r *Report) (found []Finding) {
 // bugs is the page that lists what loses data in which release.
 const bugs = "https://github.com/zklock/locker/blob/main/docs/operate/before-production.md"
 
-// mended is the first release without the bugs by which a server can lose writes that it has acknowledged.
+// mended is the first release without the bugs by which a server can lose writes that it has
+// acknowledged.
 var mended = []int{3, 9, 4}
 
-// older reports whether the release is one before mended, as far as its number tells: a distributor may have patched it.
+// older reports whether the release is one before mended, as far as its number tells: a distributor
+// may have patched it.
 func older(version string) bool {
 	v := make([]int, len(mended))
 	n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2])
@@ -179,8 +181,9 @@ func (x *examination) ofTimeout(r *Report) (found []Finding) {
 	return found
 }
 
-// ofEphemerals holds the longest list of ephemeral znodes against what servers read: as much again as jute.maxbuffer, by
-// default, of which only that it is no smaller than the packet limit is known.
+// ofEphemerals holds the longest list of ephemeral znodes against what servers read: as much again
+// as jute.maxbuffer, by default, of which only that it is no smaller than the packet limit is
+// known.
 func (x *examination) ofEphemerals(r *Report) []Finding {
 	if r.Longest == nil || r.Longest.Bytes <= x.packet() {
 		return nil

@@ -54,7 +54,8 @@ func said(err error) string {
 	return text.Foreign(strings.ReplaceAll(err.Error(), "\n", "; ")) // joined errors
 }
 
-// limits finds out by what the server grants, and how its clock stands, on throwaway sessions without znodes.
+// limits finds out by what the server grants, and how its clock stands, on throwaway sessions
+// without znodes.
 func (x *examination) limits(ctx context.Context, v *Server) error {
 	short, err := session.OpenProbe(ctx, x.Session, v.Addr, time.Millisecond)
 	if err != nil {
@@ -83,7 +84,8 @@ func (x *examination) packet() int {
 	return session.DefaultJuteMaxBuffer
 }
 
-// clock reads, from the server's list of connections, when by its own clock the probe's was accepted.
+// clock reads, from the server's list of connections, when by its own clock the probe's was
+// accepted.
 func (x *examination) clock(ctx context.Context, v *Server, p *session.Probe) *Offset {
 	answer, err := session.FourLetter(ctx, x.Session, v.Addr, "cons")
 	if err != nil {
@@ -104,7 +106,8 @@ func (x *examination) clock(ctx context.Context, v *Server, p *session.Probe) *O
 	return nil
 }
 
-// offset compares a clock that was read between two instants of ours. Clocks are read in milliseconds.
+// offset compares a clock that was read between two instants of ours. Clocks are read in
+// milliseconds.
 func offset(theirs, from, to time.Time) *Offset {
 	half := to.Sub(from) / 2
 	return &Offset{Ahead: theirs.Sub(from.Add(half).Round(0)), Error: half + time.Millisecond}

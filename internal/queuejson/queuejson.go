@@ -1,5 +1,5 @@
-// Package queuejson is the one form in which the queue of a lock is written as JSON: by zklock queue, ls and top, and by
-// the status page of package lockhttp.
+// Package queuejson is the one form in which the queue of a lock is written as JSON: by zklock
+// queue, ls and top, and by the status page of package lockhttp.
 //
 // It lies below zklock and zklock/admin, whose contenders it takes as a Contender.
 package queuejson
@@ -105,8 +105,8 @@ func cut(s string, n int) string {
 	return s
 }
 
-// Marshal is json.MarshalIndent, without indentation if indent is "", and safe for a terminal: unprintable characters
-// are JSON escapes. A line feed ends it.
+// Marshal is json.MarshalIndent, without indentation if indent is "", and safe for a terminal:
+// unprintable characters are JSON escapes. A line feed ends it.
 func Marshal(v any, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -22,7 +22,7 @@ import (
 // the same name. A Batch is for one goroutine, and for one Do.
 type Batch struct {
 	s     *Session
-	share func(*pipeline.Request) // see Grouped; nil: none may share
+	share func(*pipeline.Request) // see Grouped; if nil, none may share
 	asks  []answerable
 }
 
@@ -39,7 +39,7 @@ func (s *Session) Grouped() *Batch { return &Batch{s: s, share: (*pipeline.Reque
 // one is too long, or has no room for its ephemeral znodes, none is sent. Reads that lose their
 // reply, and requests that were not sent, are sent again. The error of a write that loses its reply
 // matches ErrUnknownOutcome; the requests behind it may have been carried out or not. Do returns
-// the first Err of the results; nil: everything was carried out.
+// the first Err of the results, or nil if everything was carried out.
 func (b *Batch) Do(ctx context.Context) error {
 	return b.s.do(ctx, b.asks...)
 }

@@ -14,7 +14,7 @@ import (
 // session waits for neither, and calls neither under a mutex: one goroutine, run, does. While no
 // server can be reached, run warns of that, too.
 type changes struct {
-	queue   chan Change // nil: nobody is to be told
+	queue   chan Change // nil if nobody is to be told
 	onState func(Change)
 	logger  *slog.Logger
 	asked   time.Duration // Config.Timeout

@@ -87,8 +87,8 @@ func (c *connection) Shaken(r wire.ConnectResponse, sent time.Time) error {
 	return nil
 }
 
-// Up opens c for requests, after those that restore the watches. False: the session is over, or c
-// has failed. If c fails meanwhile, Down waits for mu and takes c out of use.
+// Up opens c for requests, after those that restore the watches. It returns false if the session is
+// over or c has failed. If c fails meanwhile, Down waits for mu and takes c out of use.
 func (c *connection) Up() bool {
 	s := c.s
 	if !s.watches.Attach(c.Conn) {

@@ -14,9 +14,9 @@ import (
 )
 
 // Multi carries out several writes in one transaction: all or none. Otherwise it is like the other
-// writes. Nil: everything was done. If the server refused, nothing was done, and the error is that
-// of the operation that failed. In both cases each operation has a response, which says whether it
-// failed.
+// writes. It returns nil if everything was done. If the server refused, nothing was done, and the
+// error is that of the operation that failed. In both cases each operation has a response, which
+// says whether it failed.
 func (s *Session) Multi(ctx context.Context, ops ...Op) ([]zk.MultiResponse, error) {
 	tx, err := one(ctx, s, s.multi(ops))
 	return tx.Responses, err

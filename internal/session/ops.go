@@ -20,16 +20,16 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// The operations below have this contract in common. Nil: the server has answered yes. They block
-// for one round trip and, while there is no connection, until there is one; they return promptly
-// when ctx or the session ends. Reads are repeated when the connection breaks. A write is sent
-// once: if its reply is lost, or ctx ends after it was sent, or a server in trouble answers it, the
-// error matches ErrUnknownOutcome. A write that would make ephemeral znodes for which the session
-// has no room is not sent (ErrSessionFull). Refusals are the driver's errors (zk.ErrNoNode, …)
-// inside an OpError. A bad path is refused before any I/O (ErrPath): by all rules of CheckPath
-// where a znode is made, and in a multi; elsewhere by those on slashes and relative components
-// only, since other clients have named the znodes. Calls may be concurrent; those of one goroutine,
-// one after the other, are carried out in that order. For several at once see Batch.
+// The operations below have this contract in common. The error is nil if the server has answered
+// yes. They block for one round trip and, while there is no connection, until there is one; they
+// return promptly when ctx or the session ends. Reads are repeated when the connection breaks. A
+// write is sent once: if its reply is lost, or ctx ends after it was sent, or a server in trouble
+// answers it, the error matches ErrUnknownOutcome. A write that would make ephemeral znodes for
+// which the session has no room is not sent (ErrSessionFull). Refusals are the driver's errors
+// (zk.ErrNoNode, …) inside an OpError. A bad path is refused before any I/O (ErrPath): by all rules
+// of CheckPath where a znode is made, and in a multi; elsewhere by those on slashes and relative
+// components only, since other clients have named the znodes. Calls may be concurrent; those of one
+// goroutine, one after the other, are carried out in that order. For several at once see Batch.
 
 // None is the answer to a request that only succeeds or fails.
 type None struct{}

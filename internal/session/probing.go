@@ -83,9 +83,9 @@ func (s *Session) findTick(server string, limit time.Duration) error {
 	return nil
 }
 
-// maxFoundTick is the longest tick that is believed if Config does not give it. Servers tick every few
-// seconds. A server that would tick less often than this has a large minSessionTimeout, or is broken,
-// and a lease that allowed for such ticks would be none.
+// maxFoundTick is the longest tick that is believed if Config does not give it. Servers tick every
+// few seconds. A server that would tick less often than this has a large minSessionTimeout, or is
+// broken, and a lease that allowed for such ticks would be none.
 const maxFoundTick = time.Minute
 
 // dialAlone opens a connection as a session with c would; I/O on it ends with ctx.

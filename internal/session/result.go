@@ -12,7 +12,7 @@ type Result[T any] struct {
 	Value T     // the server's answer; zero if Err is set, except for a Multi
 	Err   error // why the request failed
 
-	r      *pipeline.Request // nil: refused before any I/O, with Err
+	r      *pipeline.Request // nil if it was refused before any I/O, with Err
 	decode func() (T, error)
 	d      wire.Decoder // used by decode; a field, to save an allocation
 }

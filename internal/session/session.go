@@ -210,7 +210,7 @@ func (s *Session) Server() string {
 	return s.conn.Server
 }
 
-// Log returns Config's Logger; nil: there is none.
+// Log returns Config's Logger, or nil if there is none.
 func (s *Session) Log() *slog.Logger { return s.cfg.Logger }
 
 // Done is closed when the session has ended, or may have: the ensemble said so, its lease has
@@ -246,8 +246,8 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// Go runs fn in a goroutine of the session: ctx ends with it, and Close joins it. False: the
-// session is over, and fn is not run.
+// Go runs fn in a goroutine of the session: ctx ends with it, and Close joins it. If the
+// session is over, Go returns false and does not run fn.
 func (s *Session) Go(fn func(ctx context.Context)) bool {
 	return s.spawn(func() { fn(s.ctx) })
 }
@@ -299,8 +299,8 @@ func (s *Session) shutdown() {
 	s.bg.Wait()
 }
 
-// dialled notes the conn that is about to shake hands. False: the session is over, and shutdown
-// does not know c.
+// dialled notes the conn that is about to shake hands. It returns false if the
+// session is over. Then shutdown does not know c.
 func (s *Session) dialled(c *connection) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Bound is how long a test waits for an event: far longer than it takes, so that only an event that never happens
-// fails, and shorter than the test command's own time limit, so that the failure names the event.
+// Bound is how long a test waits for an event: far longer than it takes, so that only an event that
+// never happens fails, and shorter than the test command's own time limit, so that the failure
+// names the event.
 const Bound = 60 * time.Second
 
 // Within returns a context that ends after d.
@@ -35,24 +36,26 @@ func Soon(tb testing.TB) context.Context { return Within(tb, patience) }
 // Late returns a context for work that takes minutes when the machine is slow.
 func Late(tb testing.TB) context.Context { return Within(tb, 20*Bound) }
 
-// Bubble runs fn with a server in simulated time; a goroutine that is left behind fails the test, unless it ends by itself
-// within closing. Simulate is Bubble for tests that direct the clients' connections. Bubbles run beside each other, and not
-// beside tests in real time.
+// Bubble runs fn with a server in simulated time; a goroutine that is left behind fails the test,
+// unless it ends by itself within closing. Simulate is Bubble for tests that direct the clients'
+// connections. Bubbles run beside each other, and not beside tests in real time.
 func Bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts ...zktest.Option) {
 	t.Helper()
 	beside(t)
 	BubbleAlone(t, fn, opts...)
 }
 
-// forever is more simulated time than any test needs. It passes in seconds, despite all the heartbeats.
+// forever is more simulated time than any test needs. It passes in seconds, despite all the
+// heartbeats.
 const forever = 4 * time.Hour
 
-// LongTime is the simulated length of a hold, or of a wait, that is long: sixty session timeouts of Simulate's clients,
-// and ten times the longest interval at which the library or the in-process server does anything by itself, a minute.
+// LongTime is the simulated length of a hold, or of a wait, that is long: sixty session timeouts of
+// Simulate's clients, and ten times the longest interval at which the library or the in-process
+// server does anything by itself, a minute.
 const LongTime = 10 * time.Minute
 
-// closing is more than a session takes to end. Dial and session.Open, when they fail, return with their context, and join
-// nothing: what they have started ends by itself.
+// closing is more than a session takes to end. Dial and session.Open, when they fail, return with
+// their context, and join nothing: what they have started ends by itself.
 const closing = 3 * time.Second
 
 // BubbleAlone is Bubble beside no other test. A wait without an end fails it as well.

@@ -89,7 +89,8 @@ func (c *Client) SessionID() int64 { return c.Current().ID() }
 // mostNames bounds the names that a tap keeps: memory must not grow with the client's work.
 const mostNames = 100
 
-// Created returns the names, still without a number, of the first contenders that the client has requested.
+// Created returns the names, still without a number, of the first contenders that the client has
+// requested.
 func (c *Client) Created() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,7 +25,8 @@ func Long() bool { return os.Getenv(longEnv) != "" }
 // Tick is the tick of the servers that are started here: sessions may last from 1 s to 10 s.
 const Tick = 500 * time.Millisecond
 
-// Site is an ensemble to test against: real servers, or an in-process server whose followers stand for the others.
+// Site is an ensemble to test against: real servers, or an in-process server whose followers stand
+// for the others.
 type Site struct {
 	Addrs []string
 	Tick  time.Duration
@@ -35,8 +36,8 @@ type Site struct {
 	members []*zktest.Member   // of inproc
 }
 
-// SiteOf returns an ensemble of that many nodes, all serving. All tests share the real one: it is repaired before the
-// next test gets it, and each test uses paths of its own.
+// SiteOf returns an ensemble of that many nodes, all serving. All tests share the real one: it is
+// repaired before the next test gets it, and each test uses paths of its own.
 func SiteOf(tb testing.TB, nodes int) *Site {
 	tb.Helper()
 	if !ensemble.InProcess() {
@@ -55,8 +56,8 @@ func SiteOf(tb testing.TB, nodes int) *Site {
 	return s
 }
 
-// SiteBeside is SiteOf for a test that waits more than it works, and counts nothing that a busy machine adds to. In
-// process, where it has a server of its own, it runs beside others.
+// SiteBeside is SiteOf for a test that waits more than it works, and counts nothing that a busy
+// machine adds to. In process, where it has a server of its own, it runs beside others.
 func SiteBeside(t *testing.T, nodes int) *Site {
 	t.Helper()
 	if ensemble.InProcess() {
@@ -65,7 +66,8 @@ func SiteBeside(t *testing.T, nodes int) *Site {
 	return SiteOf(t, nodes)
 }
 
-// OwnSite starts servers of the test's own, which it need not repair. On the in-process server the test is skipped.
+// OwnSite starts servers of the test's own, which it need not repair. On the in-process server the
+// test is skipped.
 func OwnSite(tb testing.TB, nodes int, opts ...ensemble.Option) *Site {
 	tb.Helper()
 	return SiteOn(tb, ensemble.Start(tb, nodes, append(opts, ensemble.WithTick(Tick))...))
@@ -109,10 +111,12 @@ func (s *Site) Others(node int) string {
 // Path returns a path that no other test uses. It is not created.
 func (s *Site) Path(tb testing.TB) string { return new(ensemble.Ensemble).Path(tb) }
 
-// LongTimeout is the longest session timeout that the servers grant: for tests whose sessions must last.
+// LongTimeout is the longest session timeout that the servers grant: for tests whose sessions must
+// last.
 func (s *Site) LongTimeout() time.Duration { return 20 * s.Tick }
 
-// ShortTimeout is one for tests whose sessions have to end: twice the shortest that the servers grant.
+// ShortTimeout is one for tests whose sessions have to end: twice the shortest that the servers
+// grant.
 func (s *Site) ShortTimeout() time.Duration { return 4 * s.Tick }
 
 // Client opens a client of all nodes whose session lasts; it is closed with the test.
@@ -171,7 +175,8 @@ func (s *Site) Isolate(node int) {
 	s.real.Isolate(s.real.Nodes[node])
 }
 
-// Kill ends a server at once. In process, its clients are dropped and refused, and there is no election.
+// Kill ends a server at once. In process, its clients are dropped and refused, and there is no
+// election.
 func (s *Site) Kill(tb testing.TB, node int) {
 	tb.Helper()
 	if s.inproc != nil {

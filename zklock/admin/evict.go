@@ -11,12 +11,14 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Evict removes the contender with token t from the line of path, whichever client owns it: mostly a holder that hangs. Its
-// znode is deleted only if it still has that token. A holder that uses this library loses its hold a moment later
-// (zklock.ErrNodeDeleted), but its work is not stopped: only the token and Hold.Multi protect against that.
+// Evict removes the contender with token t from the line of path, whichever client owns it: mostly
+// a holder that hangs. Its znode is deleted only if it still has that token. A holder that uses
+// this library loses its hold a moment later (zklock.ErrNodeDeleted), but its work is not stopped:
+// only the token and Hold.Multi protect against that.
 //
-// Nil: it was removed. zk.ErrNoNode: no contender has that token. Other errors as for ReadQueue; after one that matches
-// zklock.ErrUnknownOutcome it may have been removed. It costs a write, and at most half as much as Queue.
+// It returns nil if the contender was removed, and zk.ErrNoNode if no contender has that token.
+// Other errors as for ReadQueue; after one that matches zklock.ErrUnknownOutcome it may have been
+// removed. It costs a write, and at most half as much as Queue.
 func Evict(ctx context.Context, c *zklock.Client, path string, t zklock.Token) error {
 	for left := false; ; left = true {
 		l, name, err := find(ctx, c, path, t)

@@ -33,16 +33,17 @@ type Found struct {
 	Truncated bool        // the search's bounds left something out
 }
 
-// Locks returns the locks at root and below it that are held or waited for. A znode is taken for a lock when it has
-// children that are named as contenders are. ZooKeeper's own znodes and what is below a job's record are left out. So are,
-// except root, those that may not be read or have more children than can be read. Each lock is as ReadQueue shows it, at a
-// time of its own.
+// Locks returns the locks at root and below it that are held or waited for. A znode is taken for a
+// lock when it has children that are named as contenders are. ZooKeeper's own znodes and what is
+// below a job's record are left out. So are, except root, those that may not be read or have more
+// children than can be read. Each lock is as ReadQueue shows it, at a time of its own.
 //
-// It costs a list for each znode, 16 at a time, and for each lock what ReadQueue costs, and blocks for that, or as long as
-// there is no connection and ctx lasts. It may be called concurrently.
+// It costs a list for each znode, 16 at a time, and for each lock what ReadQueue costs, and blocks
+// for that, or as long as there is no connection and ctx lasts. It may be called concurrently.
 //
-// Errors: zklock.ErrPath; zklock.ErrInvalid when a bound is negative; zk.ErrNoAuth when root itself may not be read, since an
-// empty list would say that no lock is in use; otherwise as for ReadQueue. With an error Found is what was found before.
+// Errors: zklock.ErrPath; zklock.ErrInvalid when a bound is negative; zk.ErrNoAuth when root itself
+// may not be read, since an empty list would say that no lock is in use; otherwise as for
+// ReadQueue. With an error Found is what was found before.
 func Locks(ctx context.Context, c *zklock.Client, root string, within Search) (Found, error) {
 	s := search{c: c, root: root, within: Search{cmp.Or(within.Znodes, 10_000), cmp.Or(within.Depth, 32), cmp.Or(within.Rows, 1)}}
 	err := s.run(ctx)
@@ -132,7 +133,8 @@ func (s *search) walk(ctx context.Context, z *session.Session) (locks []string, 
 	return locks, nil
 }
 
-// unlessOne returns err, unless it only concerns one znode, which is left out: it is gone, or may not or can't be read.
+// unlessOne returns err, unless it only concerns one znode, which is left out: it is gone, or may
+// not or can't be read.
 func unlessOne(err error) error {
 	if slices.ContainsFunc([]error{zk.ErrNoNode, zk.ErrNoAuth, zklock.ErrTooLarge, zklock.ErrPath}, func(one error) bool { return errors.Is(err, one) }) {
 		return nil
@@ -140,7 +142,8 @@ func unlessOne(err error) error {
 	return err
 }
 
-// each calls fn for all paths, 16 at a time, until one call fails, and returns its error when all calls have ended.
+// each calls fn for all paths, 16 at a time, until one call fails, and returns its error when all
+// calls have ended.
 func each(paths []string, fn func(i int, path string) error) error {
 	var all sync.WaitGroup
 	failed := make(chan error, len(paths))

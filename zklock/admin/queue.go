@@ -17,8 +17,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Contender holds a lock or waits for it, as its znode shows. Its client wrote Node, Owner, Host and Data, at any length;
-// escape them before you show them in a terminal or on a page.
+// Contender holds a lock or waits for it, as its znode shows. Its client wrote Node, Owner, Host
+// and Data, at any length; escape them before you show them in a terminal or on a page.
 type Contender struct {
 	Node    string       // its znode
 	Kind    string       // "mutex", "read", "write", "semaphore", or "election" if its data were read and say so
@@ -55,7 +55,8 @@ func newContender(dir, name string, n session.Node, holds bool) Contender {
 	return k
 }
 
-// QueuePage is a page of a lock's queue: contenders one after the other, and how many are in line in all.
+// QueuePage is a page of a lock's queue: contenders one after the other, and how many are in line
+// in all.
 type QueuePage struct {
 	Path       string
 	Kind       string      // of the first in line, "election" only if that is in Contenders; "" when nobody is in line
@@ -66,8 +67,8 @@ type QueuePage struct {
 	Contenders []Contender // without those that went while they were read
 }
 
-// Short data are always read, so that every contender of this library is named; longer ones, up to queue.MaxData, in order,
-// while there is room.
+// Short data are always read, so that every contender of this library is named; longer ones, up to
+// queue.MaxData, in order, while there is room.
 const (
 	shortData = 1 << 10
 	roomData  = 16 << 20
@@ -76,8 +77,9 @@ const (
 // pageRows is how many contenders Queue reads at a time.
 const pageRows = 1000
 
-// Queue yields who holds the lock at path and who waits for it, in order of arrival: whichever kind of lock it is, and other
-// libraries' contenders too. It reads 1,000 at a time, each part by ReadQueue, whose errors it ends with.
+// Queue yields who holds the lock at path and who waits for it, in order of arrival: whichever kind
+// of lock it is, and other libraries' contenders too. It reads 1,000 at a time, each part by
+// ReadQueue, whose errors it ends with.
 func Queue(ctx context.Context, c *zklock.Client, path string) iter.Seq2[Contender, error] {
 	return func(yield func(Contender, error) bool) {
 		for from := 0; ; from += pageRows {
@@ -98,20 +100,23 @@ func Queue(ctx context.Context, c *zklock.Client, path string) iter.Seq2[Contend
 	}
 }
 
-// ReadQueue returns up to limit contenders of the line of path, from the index from on, and the total numbers of holders and
-// waiters. A path that does not exist has an empty line. The result was true at some time during the call.
+// ReadQueue returns up to limit contenders of the line of path, from the index from on, and the
+// total numbers of holders and waiters. A path that does not exist has an empty line. The result
+// was true at some time during the call.
 //
-// Contenders whose znodes may not be read show what is in their names and, up to ZooKeeper 3.8.3, their token and session.
-// After a Resize of a semaphore to fewer permits the latest of its holders show as waiting until they are done. Where
-// contenders of different kinds share a directory, each is judged among those of its own kind.
+// Contenders whose znodes may not be read show what is in their names and, up to ZooKeeper 3.8.3,
+// their token and session. After a Resize of a semaphore to fewer permits the latest of its holders
+// show as waiting until they are done. Where contenders of different kinds share a directory, each
+// is judged among those of its own kind.
 //
-// It costs a write without an effect, a list and two reads for each contender that it returns, 128 to a round trip, and blocks for those, or
-// as long as there is no connection and ctx lasts. It keeps up to 1 KB of data of each contender. Longer data, of up to
-// 256 KB each, are kept in order up to 16 MB in all; for the rest Data is nil, and Size has the length. The reads are small,
-// and made for one call at a time, so as not to endanger the Client's holds.
+// It costs a write without an effect, a list and two reads for each contender that it returns, 128
+// to a round trip, and blocks for those, or as long as there is no connection and ctx lasts. It
+// keeps up to 1 KB of data of each contender. Longer data, of up to 256 KB each, are kept in order
+// up to 16 MB in all; for the rest Data is nil, and Size has the length. The reads are small, and
+// made for one call at a time, so as not to endanger the Client's holds.
 //
-// Errors: zklock.ErrPath; zklock.ErrInvalid when from or limit is less than 0; zklock.ErrClosed; zklock.ErrTooLarge; the
-// driver's, as zk.ErrNoAuth; ctx's.
+// Errors: zklock.ErrPath; zklock.ErrInvalid when from or limit is less than 0; zklock.ErrClosed;
+// zklock.ErrTooLarge; the driver's, as zk.ErrNoAuth; ctx's.
 func ReadQueue(ctx context.Context, c *zklock.Client, path string, from, limit int) (QueuePage, error) {
 	if from < 0 || limit < 0 {
 		return QueuePage{}, failed("queue", path, fmt.Errorf("%w: from %d, limit %d: neither may be negative", zklock.ErrInvalid, from, limit))
@@ -180,9 +185,9 @@ type listed struct {
 	names []string
 }
 
-// list lists dir behind a write of our own, since a leader that has been deposed, and does not know it, would answer a sync. A
-// directory that does not exist has nobody in line.
-// If the caller has made such a write in the session settled, list makes none.
+// list lists dir behind a write of our own, since a leader that has been deposed, and does not know
+// it, would answer a sync. A directory that does not exist has nobody in line. If the caller has
+// made such a write in the session settled, list makes none.
 func list(ctx context.Context, c *zklock.Client, settled *session.Session, dir string) (l listed, err error) {
 	if err = contender.CheckDir(dir); err != nil {
 		return l, err

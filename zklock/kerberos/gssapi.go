@@ -18,13 +18,15 @@ import (
 // Option changes how GSSAPI authenticates.
 type Option func(*Mechanism)
 
-// WithPrincipal sets which principal the server at an address, host:port as in the connect string, has. of may be called
-// concurrently. Default: zookeeper/HOST, of the realm that the Kerberos configuration says HOST is of.
+// WithPrincipal sets which principal the server at an address, host:port as in the connect string,
+// has. of may be called concurrently. Default: zookeeper/HOST, of the realm that the Kerberos
+// configuration says HOST is of.
 func WithPrincipal(of func(server string) string) Option {
 	return func(m *Mechanism) { m.principal = of }
 }
 
-// Mechanism is the SASL mechanism GSSAPI of one user; see GSSAPI. Its methods may be called concurrently.
+// Mechanism is the SASL mechanism GSSAPI of one user; see GSSAPI. Its methods may be called
+// concurrently.
 type Mechanism struct {
 	login     *client.Client
 	principal func(server string) string
@@ -36,13 +38,14 @@ type Mechanism struct {
 
 var _ session.SASL = (*Mechanism)(nil)
 
-// GSSAPI returns the SASL mechanism GSSAPI for login, a client that has logged in or that can: with a keytab or a password
-// it logs in when it has to, and again when its ticket ends; one from a credentials cache has what is in that cache. The
-// mechanism may be used by any number of clients. login is the mechanism's from now on: Close ends it.
+// GSSAPI returns the SASL mechanism GSSAPI for login, a client that has logged in or that can: with
+// a keytab or a password it logs in when it has to, and again when its ticket ends; one from a
+// credentials cache has what is in that cache. The mechanism may be used by any number of clients.
+// login is the mechanism's from now on: Close ends it.
 //
-// A negotiation asks the key distribution center for a ticket, unless login has one for the server. It waits for that no
-// longer than its context allows; the request itself goes on until gokrb5's own limit, five seconds for each center and
-// protocol.
+// A negotiation asks the key distribution center for a ticket, unless login has one for the server.
+// It waits for that no longer than its context allows; the request itself goes on until gokrb5's
+// own limit, five seconds for each center and protocol.
 //
 // In FIPS 140-only mode (GODEBUG=fips140=only) a negotiation fails unless all keys have an
 // encryption type of SHA-2: aes256-cts-hmac-sha384-192 or aes128-cts-hmac-sha256-128.
@@ -66,8 +69,9 @@ func defaultPrincipal(server string) string {
 // Name returns "GSSAPI".
 func (m *Mechanism) Name() string { return "GSSAPI" }
 
-// Close ends the login, after the requests that are under way: see GSSAPI for how long one may take. Close the clients
-// that use the mechanism first: what negotiates later fails with ErrClosed. Closing twice is harmless.
+// Close ends the login, after the requests that are under way: see GSSAPI for how long one may
+// take. Close the clients that use the mechanism first: what negotiates later fails with ErrClosed.
+// Closing twice is harmless.
 func (m *Mechanism) Close() {
 	m.mu.Lock()
 	first := !m.closed
@@ -82,12 +86,14 @@ func (m *Mechanism) Close() {
 // ErrClosed is the error of a negotiation after Close.
 var ErrClosed = errors.New("kerberos: the mechanism is closed")
 
-// Begin begins a negotiation with the server at address host:port. It does no I/O: the first Step does.
+// Begin begins a negotiation with the server at address host:port. It does no I/O: the first Step
+// does.
 func (m *Mechanism) Begin(server string) session.Negotiation {
 	return &negotiation{ticket: func(ctx context.Context) (credential, error) { return m.ticket(ctx, m.principal(server)) }}
 }
 
-// credential is what a client shows to one server: a ticket, and the key that only it and that server know.
+// credential is what a client shows to one server: a ticket, and the key that only it and that
+// server know.
 type credential struct {
 	ticket messages.Ticket
 	key    types.EncryptionKey
@@ -105,7 +111,8 @@ func (m *Mechanism) begin() bool {
 	return !m.closed
 }
 
-// ticket asks for a ticket for the principal. Its goroutine ends with the answer, or at gokrb5's limit; Close joins it.
+// ticket asks for a ticket for the principal. Its goroutine ends with the answer, or at gokrb5's
+// limit; Close joins it.
 func (m *Mechanism) ticket(ctx context.Context, principal string) (credential, error) {
 	type answer struct {
 		credential
@@ -135,7 +142,8 @@ func (m *Mechanism) ticket(ctx context.Context, principal string) (credential, e
 	}
 }
 
-// decoding calls f, which decodes what a stranger may have sent: gokrb5 panics on some messages that are too short.
+// decoding calls f, which decodes what a stranger may have sent: gokrb5 panics on some messages
+// that are too short.
 func decoding(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -18,12 +18,13 @@ import (
 	"github.com/zklock/locker/zklock/internal/errtype"
 )
 
-// MetricsHandler returns a handler that shows what happens to a program's locks in the text format of Prometheus, and the
-// hooks that count it: give those to zklock.Dial, by zklock.WithHooks, before the handler can show anything. They may serve
-// several Clients, and stand beside others.
+// MetricsHandler returns a handler that shows what happens to a program's locks in the text format
+// of Prometheus, and the hooks that count it: give those to zklock.Dial, by zklock.WithHooks,
+// before the handler can show anything. They may serve several Clients, and stand beside others.
 //
-// The metrics are those of package otelzklock, under the names that OpenTelemetry's exporter for Prometheus gives them, so
-// that one dashboard serves both: docs/monitoring has one, and alert rules.
+// The metrics are those of package otelzklock, under the names that OpenTelemetry's exporter for
+// Prometheus gives them, so that one dashboard serves both: docs/monitoring has one, and alert
+// rules.
 //
 //	zklock_lock_wait_duration_seconds  histogram  from asking for a lock to having it, or not
 //	zklock_lock_wait_count             gauge      calls that wait now
@@ -36,9 +37,10 @@ import (
 //	zklock_session_changes_total       counter    by zklock_session_state: connected, disconnected, over
 //	zklock_session_count               gauge      sessions that are connected now
 //
-// Those of locks have the label zklock_lock_kind, those of what went wrong error_type, and the hold's duration
-// zklock_lock_end (released, lost, closed). None has a path, since there may be one for each key. What is kept does not grow
-// with the number of past calls. The handler answers GET and HEAD, without I/O.
+// Those of locks have the label zklock_lock_kind, those of what went wrong error_type, and the
+// hold's duration zklock_lock_end (released, lost, closed). None has a path, since there may be one
+// for each key. What is kept does not grow with the number of past calls. The handler answers GET
+// and HEAD, without I/O.
 func MetricsHandler() (http.Handler, zklock.Hooks) {
 	m := &metrics{
 		waited: map[labels]*histogram{}, held: map[labels]*histogram{}, calls: map[uint64]call{}, kinds: map[labels]bool{},
@@ -196,7 +198,8 @@ func (m *metrics) text() []byte {
 	return b.Bytes()
 }
 
-// present counts the calls that hold now, or those that wait, and says for how many seconds the first of them has.
+// present counts the calls that hold now, or those that wait, and says for how many seconds the
+// first of them has.
 func (m *metrics) present(holds bool) (count map[labels]int64, oldest map[labels]float64) {
 	count, oldest = map[labels]int64{}, map[labels]float64{}
 	for k := range m.kinds {
@@ -259,7 +262,8 @@ func inOrder[V any](all map[labels]V) []labels {
 	return slices.SortedFunc(maps.Keys(all), func(a, b labels) int { return cmp.Compare(a.text(""), b.text("")) })
 }
 
-// bounds are the histograms' buckets, in seconds: a free lock takes a millisecond, a job under a lock may take an hour.
+// bounds are the histograms' buckets, in seconds: a free lock takes a millisecond, a job under a
+// lock may take an hour.
 var bounds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
 
 type histogram struct {

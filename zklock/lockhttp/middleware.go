@@ -16,31 +16,35 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Do runs work under a lock: the method Do of a zklock.Mutex, RWMutex or MultiLock, or RWMutex.RDo, for readers, or a
-// function that calls such a method, as for the permits of a zklock.Semaphore.
+// Do runs work under a lock: the method Do of a zklock.Mutex, RWMutex or MultiLock, or RWMutex.RDo,
+// for readers, or a function that calls such a method, as for the permits of a zklock.Semaphore.
 type Do func(ctx context.Context, work func(ctx context.Context) error) error
 
-// Middleware runs a handler under the lock that the function lock chooses for each request, mostly a Mutex whose path
-// zklock.KeyPath makes from the request. In the whole fleet, requests with one path go one after the other, in order of
-// arrival; those with different paths go side by side. A request for which lock returns nil needs no lock.
+// Middleware runs a handler under the lock that the function lock chooses for each request, mostly
+// a Mutex whose path zklock.KeyPath makes from the request. In the whole fleet, requests with one
+// path go one after the other, in order of arrival; those with different paths go side by side. A
+// request for which lock returns nil needs no lock.
 //
-// A request waits at most for wait, which must be positive, or for its lock's WithMaxWait, if that is less. With
-// WithMaxWait(0) it does not wait in line. It leaves the line as soon as its own context ends: with its client, or with a
-// deadline that the server gave it. net/http looks out for the end of an HTTP/1 connection only when the request's body
-// has been read. So a body of known length, up to 64 KB, is read into memory before the wait, and the handler reads it
-// from there. The lock is not held while a client sends it. A longer body, one of unknown length, or one that waits for
-// "100 Continue" stays unread during the wait. If its client goes away, nobody notices, and the request waits to the end.
+// A request waits at most for wait, which must be positive, or for its lock's WithMaxWait, if that
+// is less. With WithMaxWait(0) it does not wait in line. It leaves the line as soon as its own
+// context ends: with its client, or with a deadline that the server gave it. net/http looks out for
+// the end of an HTTP/1 connection only when the request's body has been read. So a body of known
+// length, up to 64 KB, is read into memory before the wait, and the handler reads it from there.
+// The lock is not held while a client sends it. A longer body, one of unknown length, or one that
+// waits for "100 Continue" stays unread during the wait. If its client goes away, nobody notices,
+// and the request waits to the end.
 //
-// WriteTimeout of the http.Server counts from the end of the request's header. It must exceed the sum
-// of wait, the handler's time (WithMaxHold bounds it) and the release's (at most a tenth of the session timeout).
-// Otherwise the work may be done although the client hears nothing and tries again. If WriteTimeout does not exceed wait
-// alone, all requests are refused.
+// WriteTimeout of the http.Server counts from the end of the request's header. It must exceed the
+// sum of wait, the handler's time (WithMaxHold bounds it) and the release's (at most a tenth of the
+// session timeout). Otherwise the work may be done although the client hears nothing and tries
+// again. If WriteTimeout does not exceed wait alone, all requests are refused.
 //
-// When Shutdown of the http.Server is called, which the middleware finds by http.ServerContextKey, the requests that
-// wait are turned away with 503, and those that hold their locks finish.
+// When Shutdown of the http.Server is called, which the middleware finds by http.ServerContextKey,
+// the requests that wait are turned away with 503, and those that hold their locks finish.
 //
-// Most services want WithMaxHold, for a handler that may hang, and, where keys come from outside, WithContainer:
-// without it each key leaves its lock's directory in the ensemble's memory for ever (zklock prune removes them).
+// Most services want WithMaxHold, for a handler that may hang, and, where keys come from outside,
+// WithContainer: without it each key leaves its lock's directory in the ensemble's memory for ever
+// (zklock prune removes them).
 //
 // These requests are answered without the handler:
 //
@@ -52,28 +56,32 @@ type Do func(ctx context.Context, work func(ctx context.Context) error) error
 //	500   the lock can't work: a bad option, a path that is another kind of lock, access refused; or the server's
 //	      WriteTimeout is no longer than wait: its ErrorLog has a line
 //
-// An error of lock that is a Refusal, or wraps one, chooses its own answer. The answers' texts name no path, key or
-// holder; hooks and logger of the Client tell why.
+// An error of lock that is a Refusal, or wraps one, chooses its own answer. The answers' texts name
+// no path, key or holder; hooks and logger of the Client tell why.
 //
-// In the handler, the request's context ends when the lock is lost, or with the request, whichever is first;
-// context.Cause says which. zklock.HoldFrom finds the hold in it, for the token, SafeUntil or Multi. The ResponseWriter
-// is the server's own: flushing, hijacking and http.ResponseController work. The middleware can't take an answer back:
-// a handler whose context ended before its work was done has to say so, and what it has written before stays written.
+// In the handler, the request's context ends when the lock is lost, or with the request, whichever
+// is first; context.Cause says which. zklock.HoldFrom finds the hold in it, for the token,
+// SafeUntil or Multi. The ResponseWriter is the server's own: flushing, hijacking and
+// http.ResponseController work. The middleware can't take an answer back: a handler whose context
+// ended before its work was done has to say so, and what it has written before stays written.
 //
-// Not covered by the lock: what goes on after the handler has returned, above all a connection that it has hijacked,
-// and the end of a long answer that the server sends then. Nor does the end of the lock interrupt a handler that reads
-// a long body from a slow client, or writes to one: those calls know no context. Deadlines of http.ResponseController,
-// or ReadTimeout and WriteTimeout of the http.Server, bound them. A read deadline goes when the body has been read to
-// its end, as it does without the lock; one that passes before, or that is set later, ends the request's context, and that of
-// later requests on its connection. ReadTimeout begins anew after the wait for a body that is still to be read.
+// Not covered by the lock: what goes on after the handler has returned, above all a connection that
+// it has hijacked, and the end of a long answer that the server sends then. Nor does the end of the
+// lock interrupt a handler that reads a long body from a slow client, or writes to one: those calls
+// know no context. Deadlines of http.ResponseController, or ReadTimeout and WriteTimeout of the
+// http.Server, bound them. A read deadline goes when the body has been read to its end, as it does
+// without the lock; one that passes before, or that is set later, ends the request's context, and
+// that of later requests on its connection. ReadTimeout begins anew after the wait for a body that
+// is still to be read.
 //
-// The lock is released after the handler has returned, or panicked, and before the end of a short answer is sent. So
-// whoever has read such an answer finds the lock free. The exception is when no server is connected, or none answers for
-// a tenth of the session timeout. Then the answer is sent, and the lock is released in the background, or ends with the
-// session. Whatever becomes of the release, the answer is the handler's. A panic goes on, unchanged.
+// The lock is released after the handler has returned, or panicked, and before the end of a short
+// answer is sent. So a client that has read such an answer finds the lock free. The exception is
+// when no server is connected, or none answers for a tenth of the session timeout. Then the answer
+// is sent, and the lock is released in the background, or ends with the session. Whatever becomes
+// of the release, the answer is the handler's. A panic goes on, unchanged.
 //
-// The returned function may be called, and what it returns may serve, concurrently. Middleware panics if wait is not
-// positive.
+// The returned function may be called, and what it returns may serve, concurrently. Middleware
+// panics if wait is not positive.
 func Middleware(wait time.Duration, lock func(*http.Request) (Do, error)) func(http.Handler) http.Handler {
 	if wait <= 0 {
 		panic(fmt.Sprintf("lockhttp: wait %v: is not positive", wait))
@@ -136,8 +144,8 @@ func Middleware(wait time.Duration, lock func(*http.Request) (Do, error)) func(h
 	}
 }
 
-// fits reports whether a server, which may be nil, leaves time for an answer after the wait. If not, it logs so, where
-// the server does.
+// fits reports whether a server, which may be nil, leaves time for an answer after the wait. If
+// not, it logs so, where the server does.
 func fits(wait time.Duration, server *http.Server) bool {
 	if server == nil || server.WriteTimeout <= 0 || wait < server.WriteTimeout {
 		return true
@@ -150,8 +158,8 @@ func fits(wait time.Duration, server *http.Server) bool {
 	return false
 }
 
-// allowReading gives the handler the server's ReadTimeout for a body that was not read ahead: the wait has used up the one that
-// began with the request.
+// allowReading gives the handler the server's ReadTimeout for a body that was not read ahead: the
+// wait has used up the one that began with the request.
 func allowReading(w http.ResponseWriter, r *http.Request, body io.ReadCloser, server *http.Server) {
 	_, ahead := body.(*readBody)
 	if server == nil || server.ReadTimeout <= 0 || r.ProtoMajor != 1 || ahead || body == nil || body == http.NoBody {
@@ -160,9 +168,9 @@ func allowReading(w http.ResponseWriter, r *http.Request, body io.ReadCloser, se
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(server.ReadTimeout)) // a writer without deadlines has none that has passed
 }
 
-// servers has, for each http.Server whose requests have come, a context that ends when the server is shut down.
-// Shutdown calls no function that is registered later: requests that are the first ones of all, and come beside it,
-// wait for wait.
+// servers has, for each http.Server whose requests have come, a context that ends when the server
+// is shut down. Shutdown calls no function that is registered later: requests that are the first
+// ones of all, and come beside it, wait for wait.
 type servers struct{ contexts sync.Map }
 
 // running returns the context of a server, which may be nil.
@@ -185,8 +193,9 @@ func (s *servers) running(server *http.Server) context.Context {
 // errWaited is why a request stops waiting for its lock.
 var errWaited = fmt.Errorf("lockhttp: the wait is over: %w", context.DeadlineExceeded)
 
-// serve calls next with a copy of r. What the handler hangs on the copy reaches r: net/http removes the temporary files
-// of a form, and middleware around this one reads the pattern and the path's values.
+// serve calls next with a copy of r. What the handler hangs on the copy reaches r: net/http removes
+// the temporary files of a form, and middleware around this one reads the pattern and the path's
+// values.
 func serve(next http.Handler, w http.ResponseWriter, r *http.Request, work context.Context, body io.ReadCloser) {
 	inner := r.WithContext(work)
 	inner.Body = body
@@ -201,8 +210,8 @@ func serve(next http.Handler, w http.ResponseWriter, r *http.Request, work conte
 	next.ServeHTTP(w, inner)
 }
 
-// Refusal is an error for the function that chooses a lock: it chooses the answer to a request that has no lock, 404
-// for a key that does not exist, say. Any other error is answered with 400.
+// Refusal is an error for the function that chooses a lock: it chooses the answer to a request that
+// has no lock, 404 for a key that does not exist, say. Any other error is answered with 400.
 type Refusal struct {
 	Status int    // 400 to 599; anything else is answered with 500
 	Text   string // what the client reads; "" for the status's name
@@ -230,8 +239,9 @@ func refuseUnnamed(w http.ResponseWriter, err error) {
 	}
 }
 
-// refuse answers a request that did not get its lock. It answers one whose client seems to be gone, too: middleware may
-// have cancelled the context, and a request without an answer would be answered with "200 OK".
+// refuse answers a request that did not get its lock. It answers one whose client seems to be gone,
+// too: middleware may have cancelled the context, and a request without an answer would be answered
+// with "200 OK".
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	const (
 		soon, later = "1", "5" // seconds

@@ -104,7 +104,8 @@ var process = sync.OnceValue(func() string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }
 
-// age is a time that has passed, in two units at most. One by another clock may lie ahead: then none has.
+// age is a time that has passed, in two units at most. One by another clock may lie ahead: then
+// none has.
 func age(now, since time.Time) string { return rough(max(now.Sub(since), 0)) }
 
 // left is how long a lease lasts.

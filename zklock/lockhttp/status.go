@@ -14,7 +14,8 @@ import (
 	"github.com/zklock/locker/zklock/admin"
 )
 
-// queueTime bounds the reading of a queue: a page that waits for longer is no help when the ensemble is in trouble.
+// queueTime bounds the reading of a queue: a page that waits for longer is no help when the
+// ensemble is in trouble.
 const queueTime = 3 * time.Second
 
 const (
@@ -22,22 +23,25 @@ const (
 	maxRows = 1000
 	// queueRows is how many contenders a page of a queue has.
 	queueRows = 200
-	// queuePages bounds the queues that are read and shown at a time: each may bring some 16 MB of others' data.
+	// queuePages bounds the queues that are read and shown at a time: each may bring some 16 MB of
+	// others' data.
 	queuePages = 4
 )
 
-// StatusHandler returns a read-only page for operators, to be mounted at /debug/locks, say, or below any other path:
-// the session and its lease, what this process holds and waits for, and, with ?path=/locks/x, the queue of any lock as
-// the ensemble has it, 200 contenders a page: &from=200 is the second. JSON instead of HTML comes with ?format=json or a request that accepts application/json and not
-// text/html; ?refresh=5 has a browser load the page again every 5 seconds.
+// StatusHandler returns a read-only page for operators, to be mounted at /debug/locks, say, or
+// below any other path: the session and its lease, what this process holds and waits for, and, with
+// ?path=/locks/x, the queue of any lock as the ensemble has it, 200 contenders a page: &from=200 is
+// the second. JSON instead of HTML comes with ?format=json or a request that accepts
+// application/json and not text/html; ?refresh=5 has a browser load the page again every 5 seconds.
 //
-// It answers GET and HEAD; 400 for a path that can't be a lock's, 503 when the queue could not be read within 3 s: the
-// rest is shown all the same, for it costs no I/O. It shows the first 1000 of what this process holds and waits for. At
-// most four queues are read at a time, with the bounds of admin.ReadQueue; the others wait. The page needs no other
-// file and no script, and lets the browser load none; what others wrote into znodes is shown as text, and cut.
+// It answers GET and HEAD; 400 for a path that can't be a lock's, 503 when the queue could not be
+// read within 3 s: the rest is shown all the same, for it costs no I/O. It shows the first 1000 of
+// what this process holds and waits for. At most four queues are read at a time, with the bounds of
+// admin.ReadQueue; the others wait. The page needs no other file and no script, and lets the
+// browser load none; what others wrote into znodes is shown as text, and cut.
 //
-// The names of locks, owners and hosts, and the data of contenders, are for operators: mount it where only they get,
-// as with net/http/pprof.
+// The names of locks, owners and hosts, and the data of contenders, are for operators: mount it
+// where only they get, as with net/http/pprof.
 func StatusHandler(c *zklock.Client) http.Handler {
 	st := status{c, make(chan struct{}, queuePages)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +123,8 @@ type status struct {
 	reading chan struct{} // has one element for each queue that is being read and shown
 }
 
-// look asks the Client, and, when a path is given, the ensemble. done is to be called when the view has been shown.
+// look asks the Client, and, when a path is given, the ensemble. done is to be called when the view
+// has been shown.
 func (st status) look(ctx context.Context, path string, from int) (v view, code int, done func()) {
 	v = viewOf(st.c.Status(), time.Now())
 	if path == "" {

@@ -100,15 +100,16 @@ func hex(id int64) string { return fmt.Sprintf("%#x", uint64(id)) }
 // maxShown bounds a text on the page, in characters: owners and data may be 64 KB long.
 const maxShown = 300
 
-// shown makes a text of others' fit for a page: what can't be seen, or turns the direction of what follows, is written
-// as an escape, and what is too long is cut. Escaping for HTML is the template's.
+// shown makes a text of others' fit for a page: what can't be seen, or turns the direction of what
+// follows, is written as an escape, and what is too long is cut. Escaping for HTML is the
+// template's.
 func shown(s string) string { return text.Short(s, maxShown) }
 
 // whole is shown for a text that must not be cut: a path that may be sent again.
 func whole(s string) string { return text.Clean(s) }
 
-// maxSaid bounds an error on the page, in characters: it tells of each server what was the matter there, and the last
-// may be the one that says why.
+// maxSaid bounds an error on the page, in characters: it tells of each server what was the matter
+// there, and the last may be the one that says why.
 const maxSaid = 2000
 
 // said is shown for an error of ours, in which what others wrote has been cut already.

@@ -16,9 +16,10 @@ import (
 	"github.com/zklock/locker/zklock/internal/errtype"
 )
 
-// Hooks returns hooks that record what they are told. They may serve several Clients, or each Client may have hooks of its
-// own: with one meter provider, the metrics are those of all of them. They may stand beside other hooks.
-// Instruments that the provider refuses are told to OpenTelemetry's error handler, and left out.
+// Hooks returns hooks that record what they are told. They may serve several Clients, or each
+// Client may have hooks of its own: with one meter provider, the metrics are those of all of them.
+// They may stand beside other hooks. Instruments that the provider refuses are told to
+// OpenTelemetry's error handler, and left out.
 func Hooks(opts ...Option) zklock.Hooks {
 	c := newConfig(opts)
 	meter := c.meters.Meter(ScopeName)
@@ -66,8 +67,8 @@ func (k *call) set() attribute.Set {
 	return attribute.NewSet(append(slices.Clone(k.attrs), kindKey.String(k.kind))...)
 }
 
-// on has fn record an event of a call, one at a time. last: there is none after it. Nothing is recorded of a call whose
-// Asked these hooks were not told of, or which is over.
+// on has fn record an event of a call, one at a time. last: there is none after it. Nothing is
+// recorded of a call whose Asked these hooks were not told of, or which is over.
 func (r *recorder) on(number uint64, last bool, fn func(k *call)) {
 	r.mu.Lock()
 	k, ok := r.calls[number]

@@ -6,7 +6,8 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 )
 
-// bounds are the histograms' buckets, in seconds: a free lock takes a millisecond, a job under a lock may take an hour.
+// bounds are the histograms' buckets, in seconds: a free lock takes a millisecond, a job under a
+// lock may take an hour.
 var bounds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
 
 // metrics are the instruments.
@@ -45,8 +46,8 @@ func newMetrics(m metric.Meter) metrics {
 	}
 }
 
-// usable returns an instrument that can be recorded with: one that the provider refused is replaced by one that does
-// nothing, and the program's error handler hears of it.
+// usable returns an instrument that can be recorded with: one that the provider refused is replaced
+// by one that does nothing, and the program's error handler hears of it.
 func usable[T any](instrument T, err error, nothing T) T {
 	if err != nil {
 		otel.Handle(err)

@@ -125,7 +125,8 @@ func (e *OpError) Is(target error) bool {
 }
 
 // Text is for the packages of this module: it returns err's text, in which a refusal by an access
-// list is called that. The driver's text, "not authenticated", would mislead an authenticated client.
+// list is called that. The driver's text, "not authenticated", would mislead an authenticated
+// client.
 func Text(err error) string {
 	return strings.ReplaceAll(err.Error(), zk.ErrNoAuth.Error(), "refused by an access list")
 }

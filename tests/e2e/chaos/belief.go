@@ -11,8 +11,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// belief follows one hold: it checks every millisecond whether the hold's context has ended, and notes the latest instant
-// at which it certainly had not.
+// belief follows one hold: it checks every millisecond whether the hold's context has ended, and
+// notes the latest instant at which it certainly had not.
 type belief struct {
 	op    history.Op    // the fields that follow writes may be read by others only after joined
 	ended chan struct{} // closed when the hold was found to have ended
@@ -54,8 +54,8 @@ func (b *belief) follow(ctx context.Context, h *zklock.Hold) {
 	}
 }
 
-// look checks the hold; false when it has ended. It asks after now was read, so that a hold which it finds alive was alive
-// at now.
+// look checks the hold; false when it has ended. It asks after now was read, so that a hold which
+// it finds alive was alive at now.
 func (b *belief) look(now history.Stamp, h *zklock.Hold) bool {
 	if h.Context().Err() != nil {
 		return false

@@ -79,7 +79,8 @@ func (w *worker) patience() time.Duration {
 // overrun is by how much a call may outlive its context, on a busy machine.
 const overrun = 10 * time.Second
 
-// cycle is one acquisition and what is done under it. Its error is something that should not have happened.
+// cycle is one acquisition and what is done under it. Its error is something that should not have
+// happened.
 func (w *worker) cycle(patience time.Duration) error {
 	if w.load == history.Election && w.chance(30) {
 		if err := w.lookAtLeader(patience); err != nil {

@@ -46,7 +46,8 @@ var classes = []struct {
 	{zklock.ErrLost, "lost"},
 }
 
-// Losses are the classes of a hold's loss. Their counters begin with 0: an increase from nothing would be none.
+// Losses are the classes of a hold's loss. Their counters begin with 0: an increase from nothing
+// would be none.
 var Losses = []string{"max_hold", "node_deleted", "node_gone", "session_expired", "lease_expired", "auth"}
 
 // Of returns an error's class.

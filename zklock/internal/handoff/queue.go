@@ -33,10 +33,12 @@ type localQueue struct {
 	outside queue.Line         // in entering: our place at the ensemble, as last reported
 }
 
-// waiter is a call that waits in a queue: the channel on which it receives its events. Its buffer holds one.
+// waiter is a call that waits in a queue: the channel on which it receives its events. Its buffer
+// holds one.
 type waiter chan event
 
-// event ends a wait (with turn or err; the sender has removed the waiter from the queue), or is for the caller to report.
+// event ends a wait (with turn or err; the sender has removed the waiter from the queue), or is for
+// the caller to report.
 type event struct {
 	turn    *Turn
 	err     error      // why the call gets no turn
@@ -44,8 +46,8 @@ type event struct {
 	at      queue.Line // the call's place in line; zero: not known
 }
 
-// tellLocked sends e to w. If w has not received the previous event yet, e replaces it, and keeps its retried unless e has
-// one. It does not block: under localQueue.mu there is no other sender.
+// tellLocked sends e to w. If w has not received the previous event yet, e replaces it, and keeps
+// its retried unless e has one. It does not block: under localQueue.mu there is no other sender.
 func (w waiter) tellLocked(e event) {
 	select {
 	case unread := <-w:
@@ -85,7 +87,8 @@ func (q *localQueue) advanceLocked() {
 	q.cancel = cancel
 }
 
-// enter queues at the ensemble for all calls that wait here. ctx ends with the last of them, or with the client.
+// enter queues at the ensemble for all calls that wait here. ctx ends with the last of them, or
+// with the client.
 func (q *localQueue) enter(ctx context.Context) {
 	ticket, err := q.lock.Acquire(ctx, false, q)
 	q.mu.Lock()
@@ -113,11 +116,12 @@ func (q *localQueue) enter(ctx context.Context) {
 // Queued sends our place at the ensemble to the waiting calls, which report it to their callers.
 func (q *localQueue) Queued(at queue.Line) { q.tell(at, nil) }
 
-// Retried tells the waiting calls that a step is made again. Until it has succeeded, our place is not known.
+// Retried tells the waiting calls that a step is made again. Until it has succeeded, our place is
+// not known.
 func (q *localQueue) Retried(cause error) { q.tell(queue.Line{}, cause) }
 
-// Warn logs a warning about the line. The log's handler is the user's, and may not return: so it has a
-// goroutine of its own, which the Client joins.
+// Warn logs a warning about the line. The log's handler is the user's, and may not return: so it
+// has a goroutine of its own, which the Client joins.
 func (q *localQueue) Warn(message string, args ...any) bool {
 	q.lock.Go(func() {
 		q.lock.Logger.Warn("zklock: "+message, append([]any{"path", q.lock.Key.Path}, args...)...)
@@ -138,8 +142,9 @@ func (q *localQueue) tell(at queue.Line, retried error) {
 	}
 }
 
-// placeLocked returns the place in line of the waiter with index i: behind the holder, earlier contenders at the ensemble,
-// and earlier waiters here. Node is empty if no contender is known to hold the lock, or to wait before this process's.
+// placeLocked returns the place in line of the waiter with index i: behind the holder, earlier
+// contenders at the ensemble, and earlier waiters here. Node is empty if no contender is known to
+// hold the lock, or to wait before this process's.
 func (q *localQueue) placeLocked(i int) queue.Line {
 	at := q.outside
 	switch {
@@ -174,8 +179,8 @@ func (q *localQueue) await(ctx context.Context, me waiter, c queue.Caller) (*Tur
 	}
 }
 
-// leave removes w from the queue because ctx has ended or the client was closed, and returns the call's error; or what w
-// was told in the meantime: a turn, or why there is none.
+// leave removes w from the queue because ctx has ended or the client was closed, and returns the
+// call's error; or what w was told in the meantime: a turn, or why there is none.
 func (q *localQueue) leave(ctx context.Context, w waiter) (*Turn, error) {
 	q.mu.Lock()
 	i := slices.Index(q.waiters, w)

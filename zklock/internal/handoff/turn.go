@@ -30,7 +30,8 @@ const (
 	ended                    // it was lost or given up
 )
 
-// contendedLimit is for how long a turn is handed on while another process's contender is in line, or may be.
+// contendedLimit is for how long a turn is handed on while another process's contender is in line,
+// or may be.
 const contendedLimit = 100 * time.Millisecond
 
 // errGivenUp is the cause of a turn that ended without a loss.
@@ -45,8 +46,8 @@ type Turn struct {
 	ctx    context.Context // ends with the turn, and with the session
 	cancel context.CancelFunc
 
-	// inDoubt counts the Multis that are under way or have an unknown outcome. While there is one, the turn is not handed
-	// on: the Multi might be carried out during the next hold.
+	// inDoubt counts the Multis that are under way or have an unknown outcome. While there is one,
+	// the turn is not handed on: the Multi might be carried out during the next hold.
 	inDoubt atomic.Int32
 
 	// Guarded by q.mu.
@@ -88,8 +89,8 @@ func (t *Turn) grantLocked() {
 	w.tellLocked(event{turn: t})
 }
 
-// nextLocked decides what becomes of a turn whose holder has released it: it is handed on, or ended. When it has ended, the
-// caller gives up the ticket.
+// nextLocked decides what becomes of a turn whose holder has released it: it is handed on, or
+// ended. When it has ended, the caller gives up the ticket.
 func (t *Turn) nextLocked() {
 	switch {
 	case t.state == ended: // it was lost; the caller gives up the ticket all the same
@@ -105,7 +106,8 @@ func (t *Turn) endLocked(cause error) {
 	t.cause = cause
 }
 
-// dropLocked removes an ended turn from its queue, so that the calls that wait there queue at the ensemble again.
+// dropLocked removes an ended turn from its queue, so that the calls that wait there queue at the
+// ensemble again.
 func (t *Turn) dropLocked() {
 	if t.q.turn != t {
 		return
@@ -122,7 +124,8 @@ func (t *Turn) drop() {
 	t.dropLocked()
 }
 
-// endLost ends a turn that was lost, and its hold, if there is one, before any other call can get the lock.
+// endLost ends a turn that was lost, and its hold, if there is one, before any other call can get
+// the lock.
 func (t *Turn) endLost(cause error) {
 	t.q.mu.Lock()
 	if t.state == ended {
@@ -138,7 +141,8 @@ func (t *Turn) endLost(cause error) {
 	t.drop()
 }
 
-// checkLocked returns why the turn has ended, and ends it if its session's lease has expired. Nil: it goes on.
+// checkLocked returns why the turn has ended, and ends it if its session's lease has expired. It
+// returns nil if the turn goes on.
 func (t *Turn) checkLocked() error {
 	if t.state == ended {
 		return t.cause
@@ -154,8 +158,8 @@ func (t *Turn) checkLocked() error {
 	return err
 }
 
-// Guard calls fn when the turn, which was granted to the caller, is lost (at once if it already is): see
-// queue.Ticket.Guard.
+// Guard calls fn when the turn, which was granted to the caller, is lost (at once if it already
+// is): see queue.Ticket.Guard.
 func (t *Turn) Guard(fn func(error)) {
 	t.q.mu.Lock()
 	if t.state == ended {
@@ -169,8 +173,8 @@ func (t *Turn) Guard(fn func(error)) {
 	t.q.mu.Unlock()
 }
 
-// Leave releases the turn after a hold: it is handed to the next waiting call, or its znode is deleted. Nil: that
-// is done. Errors are those of queue.Ticket.Leave.
+// Leave releases the turn after a hold: it is handed to the next waiting call, or its znode is
+// deleted. Nil: that is done. Errors are those of queue.Ticket.Leave.
 func (t *Turn) Leave(ctx context.Context) error {
 	t.q.mu.Lock()
 	t.nextLocked()
@@ -184,7 +188,8 @@ func (t *Turn) Leave(ctx context.Context) error {
 	return err
 }
 
-// Lose says that the hold was lost: see queue.Ticket.Lose. The turn is not handed on, and Leave deletes the znode.
+// Lose says that the hold was lost: see queue.Ticket.Lose. The turn is not handed on, and Leave
+// deletes the znode.
 func (t *Turn) Lose(cause error) {
 	t.endLost(cause)
 	t.drop() // not only when onLoss has returned: it may call a user's hook
@@ -205,8 +210,8 @@ func (t *Turn) Multi(ctx context.Context, mayWrite func() error, ops ...session.
 // Nodes returns the path of the znode. The caller must not change it.
 func (t *Turn) Nodes() []string { return t.nodes }
 
-// lookLocked starts watch, unless it was started: when a call waits here. Otherwise a turn costs neither a goroutine nor a
-// request.
+// lookLocked starts watch, unless it was started: when a call waits here. Otherwise a turn costs
+// neither a goroutine nor a request.
 func (t *Turn) lookLocked() {
 	if !t.looking {
 		t.looking = t.q.lock.Go(t.watch) // false: the client is closed, and the turn ends with its session
@@ -215,9 +220,10 @@ func (t *Turn) lookLocked() {
 
 // watch looks for other processes' contenders until it sees one or the turn ends.
 //
-// It lists the directory and sets the watch in one request, so that it misses no contender in between; earlier ones are in
-// the list. A stale list is safe: its watch is on the same server, and fires when that server catches up. On a new
-// connection package session sets the watch again, so that no event is lost.
+// It lists the directory and sets the watch in one request, so that it misses no contender in
+// between; earlier ones are in the list. A stale list is safe: its watch is on the same server, and
+// fires when that server catches up. On a new connection package session sets the watch again, so
+// that no event is lost.
 func (t *Turn) watch() {
 	dir, own := path.Split(t.nodes[0])
 	for pause := time.Duration(0); ; {

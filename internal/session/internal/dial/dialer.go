@@ -40,9 +40,9 @@ type Dialer struct {
 type Config struct {
 	Servers []string
 	Timeout time.Duration  // of the session, as asked for
-	TLS     *tls.Config    // nil: none
-	TLSFunc TLSFunc        // unless nil: instead of TLS
-	Dial    session.Dialer // nil: of package net
+	TLS     *tls.Config    // nil for plain TCP
+	TLSFunc TLSFunc        // if set, is used instead of TLS
+	Dial    session.Dialer // nil for package net's
 }
 
 // TLSFunc returns the TLS configuration of the next connection.

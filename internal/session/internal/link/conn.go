@@ -60,7 +60,7 @@ type Common struct {
 	Numbers       *pipeline.Numbers
 	JuteMaxBuffer int
 	Auth          []Auth
-	SASL          session.SASL // nil: none
+	SASL          session.SASL // may be nil
 }
 
 // Owner is the session, as a conn sees it. Its methods are called without the conn's mutex held.

@@ -56,7 +56,7 @@ type watched struct {
 	conn    uint64        // number of the conn on which the server answered
 	exists  bool          // the znode existed when the watch was set
 	err     error         // the watch can't be set
-	ready   chan struct{} // closed when armed; nil: no call waits for that
+	ready   chan struct{} // closed when armed; nil if no call waits for that
 }
 
 // belief is what the caller of a znode's first Watch last saw: whether the znode existed.
@@ -209,9 +209,9 @@ func (ws *Table) takeAwayLocked(t watchKey) {
 	ws.conn.Enqueue(r)
 }
 
-// Fire delivers a notification that c has read, of what happened at zxid. False: c is not in use
-// any more, and no Watch was fired: the next conn sets the watches again, as of before this
-// notification.
+// Fire delivers a notification that c has read, of what happened at zxid. It returns false if c is
+// not in use any more. Then no Watch was fired: the next conn sets the watches again, as of before
+// this notification.
 func (ws *Table) Fire(c *link.Conn, event zk.EventType, path string, zxid int64) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

@@ -108,9 +108,9 @@ func (w *Watch) FireMissing() {
 }
 
 // ExistedWhen reports whether w's znode is known to have existed when o's was deleted: w had not
-// fired, and the server that reported o's deletion was watching w's znode too. False: not known,
-// because w has fired since, or the connection was lost in between, and another server may report
-// earlier events later.
+// fired, and the server that reported o's deletion was watching w's znode too. It returns false if
+// that is not known, because w has fired since, or the connection was lost in between, and another
+// server may report earlier events later.
 //
 // A server reports events on one connection in the order in which they happen, and znodes that it
 // finds gone when watches are set in the order of WatchAll's paths. So it would have reported an
