@@ -24,7 +24,7 @@ type Name struct {
 	Kind    Kind
 	Number  int32 // the server's, unless the name is made up: see order.go
 	Permits int   // of a semaphore's contender
-	Rank    int   // of an election's candidate: see mutex.go
+	Rank    int   // of an election's candidate: see rank.go
 	Since   int   // of one that has stepped aside: its place when it first entered; 0: it has not
 }
 

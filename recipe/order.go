@@ -89,7 +89,7 @@ type Verdict struct {
 	Permits int
 	// Followed: contenders behind us are listed, of a sized kind.
 	Followed bool
-	// Outranked is a contender behind us, of an election, that is to lead before us: see mutex.go; "" when there is none.
+	// Outranked is a contender behind us, of an election, that is to lead before us: see rank.go; "" when there is none.
 	Outranked string
 	// Unknown are contenders, ours among them, whose czxids are needed. Until then the verdict is not final.
 	Unknown []string

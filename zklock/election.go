@@ -32,6 +32,9 @@ func (c *Client) Election(path string, opts ...LockOption) *Election {
 // WithRank returns the election for candidates of rank n, 0 to 1<<31−1; without it rank 0. When the
 // leader goes, the highest rank in line leads next, equal ranks by arrival: with a rank for each
 // release, a rolling update hands over once.
+//
+// A leader is not pre-empted. Candidates of higher rank that crash again and again, or come and go,
+// delay a healthy one by a session timeout and some ticks, and do not keep it from leading.
 func (e *Election) WithRank(n int) *Election {
 	ranked := *e
 	if ranked.rank = n; (n < 0 || n > recipe.MaxRank) && ranked.err == nil {
@@ -59,7 +62,7 @@ func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error
 		err = term.Err()
 	}
 	if err == nil {
-		err = term.a.ticket.SetData(ctx, c.data)
+		err = term.a.ticket.SetData(ctx, c.term)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
 		err = errors.Join(err, cmp.Or(term.Err(), ErrNodeDeleted))
@@ -67,13 +70,17 @@ func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error
 	return e.fail("proclaim", err)
 }
 
+// candidate returns the lock of a candidate with that value.
 func (l lock) candidate(value []byte) *lock {
 	switch {
 	case l.err != nil:
 	case len(value) > maxData:
 		l.err = fmt.Errorf("%w: value of %d bytes: is longer than 64 KB", ErrInvalid, len(value))
 	default:
-		l.data = contender.Mine(l.o.owner, value, string(KindElection)).Encode()
+		id := contender.Mine(l.o.owner, value, string(KindElection))
+		l.data = id.Encode()
+		id.Term = true
+		l.term = id.Encode()
 	}
 	return &l
 }
@@ -160,30 +167,78 @@ type Leader struct {
 	Since   time.Time // when it entered the line, by the ensemble's clock
 }
 
-// Leader returns the candidate that leads: the first in line. It returns ErrNoLeader if there is
-// none. A candidate that had resigned before the call is not named: Leader costs a write without an
-// effect, which a majority confirms. It blocks for five round trips, usually, or as long as there
-// is no connection and ctx lasts.
+// Leader returns the candidate that leads. It returns ErrNoLeader if there is none. A candidate
+// that had resigned before the call is not named: Leader costs a write without an effect, which a
+// majority confirms.
+//
+// It blocks for five round trips, usually, or as long as there is no connection and ctx lasts. A
+// candidate whose turn has come may need a moment until it says that it leads. Leader waits up to
+// 0.3 s for that.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	var leader Leader
-	err := e.withSession(ctx, "leader", func(s *session.Session) error {
+	err := e.withSession(ctx, "leader", func(s *session.Session) (err error) {
 		if err := s.Settle(ctx, e.path); err != nil {
 			return err
 		}
-		for {
-			first, err := e.first(ctx, s)
-			if err == nil && first == "" {
-				err = ErrNoLeader
-			}
-			if err != nil {
-				return err
-			}
-			if leader, _, err = e.read(ctx, s, first); !errors.Is(err, zk.ErrNoNode) {
-				return err
-			} // else it has resigned since the list: look for the next
-		}
+		leader, err = e.findLeader(ctx, s)
+		return err
 	})
 	return leader, err
+}
+
+// findLeader returns the candidate that leads, or ErrNoLeader.
+func (e *Election) findLeader(ctx context.Context, s *session.Session) (Leader, error) {
+	patience := time.NewTimer(queue.WatchAfter)
+	defer patience.Stop()
+	for {
+		first, err := e.first(ctx, s)
+		if err != nil {
+			return Leader{}, err
+		}
+		if first == "" {
+			return Leader{}, ErrNoLeader
+		}
+		c, err := e.read(ctx, s, first)
+		if err == nil && !c.leads {
+			c, err = e.awaitTerm(ctx, s, first, patience.C)
+		}
+		if !errors.Is(err, zk.ErrNoNode) {
+			return c.Leader, err
+		}
+		// The candidate has resigned or stepped aside since the list.
+	}
+}
+
+// awaitTerm waits until the first in line, called name, announces that it leads. It returns
+// zk.ErrNoNode if the candidate goes, and ErrNoLeader once patience has fired.
+func (e *Election) awaitTerm(ctx context.Context, s *session.Session, name string, patience <-chan time.Time) (candidate, error) {
+	for {
+		w, err := s.Watch(ctx, e.path+"/"+name)
+		if err != nil {
+			return candidate{}, err
+		}
+		c, err := e.read(ctx, s, name)
+		if err != nil || c.leads {
+			w.Close()
+			return c, err
+		}
+		fired := make(chan struct{}, 1)
+		w.Wake(fired)
+		select {
+		case <-fired:
+			err = nil
+		case <-patience:
+			err = ErrNoLeader
+		case <-s.Done():
+			err = s.Err()
+		case <-ctx.Done():
+			err = e.c.ended(ctx, errors.New("waiting for the next leader"))
+		}
+		w.Close()
+		if err != nil {
+			return candidate{}, err
+		}
+	}
 }
 
 // Observe yields who leads now, and then every change, in order: a new leader or a new value, and
@@ -222,8 +277,8 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// first returns the name of the first candidate in line, which leads, is about to, or is about to
-// step aside; "" when there is none.
+// first returns the name of the first candidate in line, or "" if there is none. It leads, is about
+// to, is about to step aside, or its session is over.
 func (e *Election) first(ctx context.Context, s *session.Session) (string, error) {
 	names, _, err := s.List(ctx, e.path)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -232,13 +287,29 @@ func (e *Election) first(ctx context.Context, s *session.Session) (string, error
 	return queue.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
 }
 
-// read returns the candidate called name, and the zxid of the write that set its value.
-func (e *Election) read(ctx context.Context, s *session.Session, name string) (leader Leader, mzxid int64, err error) {
+// candidate is the first in line of an election.
+type candidate struct {
+	Leader
+	leads bool  // whether it has announced its term
+	mzxid int64 // of the write that set its value
+}
+
+// read returns the first in line, called name.
+func (e *Election) read(ctx context.Context, s *session.Session, name string) (candidate, error) {
 	n, err := queue.ReadChild(ctx, s, e.path, name)
 	if err != nil {
-		return Leader{}, 0, err
+		return candidate{}, err
 	}
 	id := contender.Parse(n.Data)
-	return Leader{id.Data, id.Owner, id.Host, id.PID, Token(n.Stat.Czxid), e.path + "/" + name, n.Stat.EphemeralOwner,
-		time.UnixMilli(n.Stat.Ctime)}, n.Stat.Mzxid, nil
+	leader := Leader{
+		Value:   id.Data,
+		Owner:   id.Owner,
+		Host:    id.Host,
+		PID:     id.PID,
+		Token:   Token(n.Stat.Czxid),
+		Node:    e.path + "/" + name,
+		Session: n.Stat.EphemeralOwner,
+		Since:   time.UnixMilli(n.Stat.Ctime),
+	}
+	return candidate{leader, id.Leads(), n.Stat.Mzxid}, nil
 }

@@ -26,6 +26,7 @@ type lock struct {
 	dirs  []string // its path, or a MultiLock's paths
 	o     lockOptions
 	data  []byte      // the contenders'
+	term  []byte      // what replaces data when an election's candidate leads
 	err   error       // of the path or the options: reported by every call
 	size  *queue.Size // of a semaphore; nil for the others
 	rank  int         // of an election's candidates
@@ -266,7 +267,7 @@ func (l *lock) queues(ctx context.Context, call LockInfo) []queue.Queue {
 	for i, dir := range l.dirs {
 		queues[i] = queue.Queue{Dir: dir, Kind: contenderKind(call.Kind), Permits: call.Permits, Size: l.size, Held: permits,
 			ACL: l.o.acl, Container: l.o.container, Data: l.data,
-			Ranked: l.noun == nounElection, Rank: l.rank, Describe: contender.Describe, Log: l.c.log}
+			Ranked: l.noun == nounElection, Rank: l.rank, TermData: l.term, Describe: contender.Describe, Log: l.c.log}
 	}
 	return queues
 }

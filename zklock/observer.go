@@ -65,8 +65,9 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 	return o.sleep(ctx, s, w)
 }
 
-// look yields the leader's value and waits for the next change. again: the znode has changed, and
-// still exists. Otherwise it is time to list the candidates.
+// look yields the value of the first in line, called name, if it leads, and waits for the next
+// change. If the znode has changed and still exists, again is true: look at it again. Otherwise it
+// is time to list the candidates.
 func (o *observer) look(ctx context.Context, s *session.Session, name string) (again bool, err error) {
 	node := o.e.path + "/" + name
 	ws, err := s.WatchAll(ctx, node)
@@ -76,10 +77,9 @@ func (o *observer) look(ctx context.Context, s *session.Session, name string) (a
 	w := ws[0]
 	defer w.Close() // also when yield panics
 	if w.Exists {
-		var l Leader
-		var mzxid int64
-		if l, mzxid, err = o.e.read(ctx, s, name); err == nil {
-			if o.show(l, mzxid); !o.stopped {
+		var c candidate
+		if c, err = o.e.read(ctx, s, name); err == nil {
+			if o.showFirst(c); !o.stopped {
 				err = o.sleep(ctx, s, w)
 			}
 		}
@@ -92,6 +92,15 @@ func (o *observer) look(ctx context.Context, s *session.Session, name string) (a
 		o.show(Leader{}, 0)
 	}
 	return w.Event() != 0 && !gone, nil
+}
+
+// showFirst yields the first in line if it leads, and otherwise that there is no leader.
+func (o *observer) showFirst(c candidate) {
+	if c.leads {
+		o.show(c.Leader, c.mzxid)
+	} else {
+		o.show(Leader{}, 0)
+	}
 }
 
 // show yields l (zero: there is no leader) unless it was yielded last. Between two leaders comes

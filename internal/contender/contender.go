@@ -26,11 +26,16 @@ type Identity struct {
 	PID   int    `json:"pid,omitempty"`
 	Data  []byte `json:"data,omitempty"`
 	Kind  string `json:"kind,omitempty"` // where the znode's name does not tell: Election
+	Term  bool   `json:"term,omitempty"` // of an election's candidate: it has announced its term
 }
+
+// Leads reports whether the first in line of an election leads, if its identity is id: it has
+// announced its term, or is no candidate of ours, and leads as soon as it is the first.
+func (id Identity) Leads() bool { return id.Term || id.Kind != Election }
 
 // Mine is the identity of a contender of this process.
 func Mine(owner string, data []byte, kind string) Identity {
-	return Identity{owner, Hostname(), os.Getpid(), data, kind}
+	return Identity{Owner: owner, Host: Hostname(), PID: os.Getpid(), Data: data, Kind: kind}
 }
 
 // Hostname is this machine's name.

@@ -231,7 +231,7 @@ func (x *examination) ofAccess(r *Report) (found []Finding) {
 		say(Danger, "%s: READ is refused: nobody can see whose turn it is", a.At)
 	}
 	if a.Write == Refused {
-		say(Note, "%s: WRITE is refused, which semaphores need", a.At)
+		say(Note, "%s: WRITE is refused, which semaphores and elections need", a.At)
 	}
 	for _, name := range a.Persistent {
 		say(Danger, "%s: %s is a persistent znode with a contender's name: a lock waits for it until somebody deletes it",

@@ -65,11 +65,16 @@ func (q *Queue) checkPermits() error {
 	if q.Permits < 1 {
 		return fmt.Errorf("%w: %d permits: less than one", session.ErrConfig, q.Permits)
 	}
+	return q.checkWrites("a semaphore's contenders need both, since they announce that they hold")
+}
+
+// checkWrites returns an error, with the reason why, if the access list lets a client create but
+// not write.
+func (q *Queue) checkWrites(why string) error {
 	for _, a := range q.ACL {
 		if a.Perms&(zk.PermCreate|zk.PermWrite) == zk.PermCreate {
-			return fmt.Errorf("%w: the access list lets %s create, but not write: a semaphore's "+
-				"contenders need both, since they announce that they hold",
-				session.ErrConfig, text.Foreign(a.Scheme+":"+a.ID))
+			return fmt.Errorf("%w: the access list lets %s create, but not write: %s",
+				session.ErrConfig, text.Foreign(a.Scheme+":"+a.ID), why)
 		}
 	}
 	return nil

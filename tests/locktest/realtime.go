@@ -49,13 +49,16 @@ type Aside struct {
 	done   chan struct{} // closed when hold and err are set
 }
 
-// LockAside calls Lock in a goroutine, which Result or Abandon joins.
-func LockAside(tb testing.TB, m *zklock.Mutex) *Aside {
+// LockAside is AcquireAside for a mutex.
+func LockAside(tb testing.TB, m *zklock.Mutex) *Aside { return AcquireAside(tb, m.Lock) }
+
+// AcquireAside calls call in a goroutine, which Result or Abandon joins.
+func AcquireAside(tb testing.TB, call Acquire) *Aside {
 	ctx, cancel := context.WithTimeout(context.Background(), Bound)
 	w := &Aside{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		_, w.hold, w.err = m.Lock(ctx)
+		_, w.hold, w.err = call(ctx)
 	}()
 	tb.Cleanup(func() { w.Abandon() })
 	return w

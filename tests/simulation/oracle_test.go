@@ -170,7 +170,8 @@ func (o *oracle) checkOrder(t *acquisition, i int) {
 	since := entered(own)
 	for _, name := range o.w.srv.Children(path.Clean(dir)) {
 		n, contender := recipe.Parse(name)
-		if contender && t.kind == "election" && n.Rank > me.Rank && o.waitsLong(dir+name) {
+		outranked := contender && t.kind == "election" && n.Rank > me.Rank
+		if outranked && me.MayStepAside(since, o.led(dir)) && o.waitsLong(dir+name) {
 			o.w.violated("%s leads %s by %s, and %s of higher rank waits", t.who, t.paths[i], own, name)
 		}
 		if !contender || name == own || entered(name) >= since {
@@ -186,6 +187,12 @@ func (o *oracle) checkOrder(t *acquisition, i int) {
 	if sum > limit && me.Kind == recipe.Permits {
 		o.w.violated("%s holds permits of %s with %s, and %d of %d permits are held", t.who, t.paths[i], own, sum, limit)
 	}
+}
+
+// led returns the zxid of the latest sign that an election, whose directory dir is, has been led.
+func (o *oracle) led(dir string) int64 {
+	n, _ := o.w.srv.Node(path.Clean(dir))
+	return n.Stat.Mzxid
 }
 
 // waitsLong reports whether a znode is older than a message may be under way: whoever lists now has it in the list.

@@ -1,0 +1,200 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/tests/locktest"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
+)
+
+// crashLoop is a new release: it starts, campaigns, crashes a second later, and is started again.
+// Each crash leaves a znode in line, until its session runs out.
+type crashLoop struct {
+	srv    *zktest.Server
+	rank   int
+	period time.Duration // from one start to the next
+
+	processes sync.WaitGroup
+}
+
+func (l *crashLoop) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		l.processes.Go(func() { l.process(ctx) })
+		select {
+		case <-time.After(l.period):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// process is one start of the release.
+func (l *crashLoop) process(ctx context.Context) {
+	network := &mortalNetwork{srv: l.srv}
+	c, err := zklock.Dial(ctx, l.srv.Addr(), zklock.WithDialer(network.dial), zklock.WithoutLog())
+	if err != nil {
+		return // ctx has ended
+	}
+	life, end := context.WithTimeout(ctx, time.Second)
+	defer end()
+	var campaign sync.WaitGroup
+	campaign.Go(func() {
+		_, h, err := c.Election("/e").WithRank(l.rank).Campaign(life, []byte("new"))
+		if err == nil {
+			<-h.Context().Done()
+		}
+	})
+	<-life.Done()
+	network.cut()
+	_ = c.Close() // there is no connection
+	campaign.Wait()
+}
+
+// mortalNetwork is the network of a process until that crashes: then its connections end without a
+// word.
+type mortalNetwork struct {
+	srv *zktest.Server
+
+	mu    sync.Mutex // guards what follows
+	dead  bool
+	conns []net.Conn
+}
+
+func (n *mortalNetwork) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.dead {
+		return nil, errors.New("the process has crashed")
+	}
+	conn, err := n.srv.Dial(network, addr, timeout)
+	if err == nil {
+		n.conns = append(n.conns, conn)
+	}
+	return conn, err
+}
+
+func (n *mortalNetwork) cut() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dead = true
+	for _, conn := range n.conns {
+		_ = conn.Close()
+	}
+}
+
+// Scenario 90: while a leader of the old release leads, a new release of higher rank crashes again
+// and again. When the leader resigns, a healthy candidate of the old release leads within a session
+// timeout and two ticks, in which the znodes before it go, and as much again for those for which it
+// has stepped aside. Without ranks only the first of the two counts.
+func TestScenario90_ACrashLoopOfAHigherRankCostsATimeoutAndNotTheLeadership(t *testing.T) {
+	const gone = 10*time.Second + 2*2*time.Second // a session timeout and two ticks
+	for rank, bound := range []time.Duration{gone, 2 * gone} {
+		for seconds := 1; seconds <= 12; seconds++ {
+			period := time.Duration(seconds) * time.Second
+			t.Run(fmt.Sprintf("rank %d, every %v", rank, period), func(t *testing.T) {
+				locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+					ctx, stop := context.WithCancel(t.Context())
+					loop := &crashLoop{srv: srv, rank: rank, period: period}
+					leader := locktest.Take(t, locktest.Campaign(locktest.Dial(t, srv).Election("/e"), "old leader"))
+					var all sync.WaitGroup
+					all.Go(func() { loop.run(ctx) })
+					time.Sleep(20 * time.Second)
+
+					healthy := locktest.AcquireAside(t, locktest.Campaign(locktest.Dial(t, srv).Election("/e"), "healthy"))
+					time.Sleep(time.Second)
+					resigned := time.Now()
+					locktest.Unlock(t, leader)
+					next := healthy.Result(t)
+					took := time.Since(resigned)
+					stop()
+					all.Wait()
+					loop.processes.Wait()
+					locktest.Unlock(t, next)
+					require.LessOrEqual(t, took, bound)
+				})
+			})
+		}
+	}
+}
+
+// Scenario 90: candidates of higher rank campaign for one or two round trips, give up, and begin
+// again. One of the lowest rank leads before each of them has had its place in line once.
+func TestScenario90_CandidatesThatComeAndGoKeepNobodyFromLeading(t *testing.T) {
+	for _, pollers := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint(pollers), func(t *testing.T) {
+			locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+				const trip = 10 * time.Millisecond
+				ctx, stop := context.WithCancel(t.Context())
+				leader := locktest.Take(t, locktest.Campaign(locktest.Dial(t, srv).Election("/e"), "leader"))
+				var all sync.WaitGroup
+				for i := range pollers {
+					c := locktest.Dial(t, srv)
+					brief := zklock.WithMaxWait(time.Duration(1+i%2)*2*trip + trip/2)
+					all.Go(func() {
+						for ctx.Err() == nil {
+							_, h, err := c.Election("/e", brief).WithRank(1).Campaign(ctx, nil)
+							if err == nil {
+								_ = h.Unlock() // ctx may have ended
+								return
+							}
+							time.Sleep(10 * trip) // its requests must not queue
+						}
+					})
+				}
+				healthy := locktest.AcquireAside(t, locktest.Campaign(locktest.Dial(t, srv).Election("/e"), "healthy"))
+				slow := srv.Inject(fault.Delay(trip))
+				time.Sleep(time.Second)
+				resigned := time.Now()
+				locktest.Unlock(t, leader)
+				next := healthy.Result(t)
+				took := time.Since(resigned)
+				stop()
+				slow.Remove()
+				all.Wait()
+				locktest.Unlock(t, next)
+				require.Less(t, took, time.Second)
+			})
+		})
+	}
+}
+
+// A candidate of a higher rank leads next, however many of lower ranks came before it. Each of them
+// costs two round trips, in which it lists and leaves.
+func TestScenario90_TwoHundredCandidatesStepAside(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		const (
+			others = 200
+			trip   = time.Millisecond
+		)
+		election := func() *zklock.Election { return locktest.Dial(t, srv).Election("/e") }
+		leader := locktest.Take(t, locktest.Campaign(election(), "leader"))
+		var waiting []*locktest.Aside
+		for range others {
+			waiting = append(waiting, locktest.AcquireAside(t, locktest.Campaign(election(), "old")))
+			synctest.Wait() // they arrive in this order
+		}
+		ranked := locktest.AcquireAside(t, locktest.Campaign(election().WithRank(1), "new"))
+		synctest.Wait()
+		slow := srv.Inject(fault.Delay(trip))
+		resigned := time.Now()
+		locktest.Unlock(t, leader)
+		next := ranked.Result(t)
+		took := time.Since(resigned)
+		slow.Remove()
+		require.LessOrEqual(t, took, (2*others+3)*trip)
+		locktest.Unlock(t, next)
+		for _, w := range waiting {
+			locktest.Unlock(t, w.Result(t))
+		}
+	})
+}
