@@ -33,6 +33,7 @@ const childEnv = "ZKLOCK_TEST_CHILD"
 
 // The parts.
 const (
+	childLeads  = "leads"  // campaigns instead, and does nothing when it leads
 	childHolds  = "holds"  // then does nothing
 	childLooks  = "looks"  // checks its context at every tick of a clock; after a stop it tries to write
 	childWrites = "writes" // under the lock, one Multi after the other
@@ -43,6 +44,7 @@ const (
 type childOrders struct {
 	Connect       string
 	Path, Data    string // the lock and the znode to write
+	Rank          int    // of a candidate
 	Timeout, Tick time.Duration
 }
 
@@ -97,8 +99,11 @@ func childPlay(role string, say func(childWord) error) (w childWord, err error) 
 	if err != nil {
 		return w, err
 	}
-	if role == childLoops {
+	switch role {
+	case childLoops:
 		return childLoop(ctx, c, o, say)
+	case childLeads:
+		return childLead(ctx, c, o, say)
 	}
 	_, h, err := c.Mutex(o.Path).Lock(ctx)
 	if err != nil {
@@ -117,6 +122,19 @@ func childPlay(role string, say func(childWord) error) (w childWord, err error) 
 	default:
 		return w, fmt.Errorf("no such part: %q", role)
 	}
+	return w, c.Close()
+}
+
+// childLead reports when it is about to campaign. It ends when its term is lost.
+func childLead(ctx context.Context, c *zklock.Client, o childOrders, say func(childWord) error) (w childWord, err error) {
+	if err := say(w); err != nil {
+		return w, err
+	}
+	_, h, err := c.Election(o.Path).WithRank(o.Rank).Campaign(ctx, nil)
+	if err != nil {
+		return w, err
+	}
+	<-h.Context().Done()
 	return w, c.Close()
 }
 
@@ -214,7 +232,7 @@ type crashChild struct {
 	Hello childWord // its report when it got the lock
 }
 
-// crashStart starts a child and waits until it holds its lock. It is killed with the test at the latest.
+// crashStart starts a child and waits until it holds its lock, or is about to campaign. It is killed with the test at the latest.
 func crashStart(tb testing.TB, role string, o childOrders) (*crashChild, error) {
 	self, err := os.Executable()
 	if err != nil {

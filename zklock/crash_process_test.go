@@ -92,6 +92,49 @@ func crashKill(next *zklock.Client, path string, holder *crashChild) (time.Durat
 	return took, hold.Unlock()
 }
 
+// Scenario 90: a release of higher rank is killed (SIGKILL) a moment after each start, and started
+// again, while a candidate of the old release waits. When the old release's leader resigns, that
+// candidate leads within the bound of TestAHealthyCandidateLeadsWithinABoundWhateverHigherRanksDo:
+// twice what the order of arrival may take, with one process that crashes.
+func TestScenario90_ProcessesOfAHigherRankAreKilledAgainAndAgain(t *testing.T) {
+	s := locktest.SiteBeside(t, 3)
+	path, timeout := s.Path(t), s.ShortTimeout()
+	orders := childOrders{Connect: s.Connect(), Path: path, Rank: 1, Timeout: timeout, Tick: s.Tick}
+	life := timeout / 4
+	leader := locktest.Take(t, locktest.Campaign(s.Client(t).Election(path), "old leader"))
+
+	ctx, stop := context.WithCancel(t.Context())
+	crashes := make(chan error, 1000)
+	var loop sync.WaitGroup
+	loop.Go(func() {
+		for ctx.Err() == nil {
+			child, err := crashStart(t, childLeads, orders)
+			if err == nil {
+				locktest.Pass(life)
+				err = child.cmd.Process.Kill()
+			}
+			crashes <- err
+		}
+	})
+	for range 3 {
+		require.NoError(t, <-crashes)
+	}
+	healthy := locktest.AcquireAside(t, locktest.Campaign(s.Client(t).Election(path), "healthy"))
+	require.NoError(t, <-crashes)
+	stalls := locktest.Stalls(t)
+	resigned := time.Now()
+	locktest.Unlock(t, leader)
+	next := healthy.Result(t)
+	took, stalled := time.Since(resigned), stalls()
+	stop()
+	loop.Wait()
+	locktest.Unlock(t, next)
+	t.Logf("%d more crashes; the healthy candidate led after %v, at a timeout of %v and a tick of %v",
+		len(crashes), locktest.Millis(took), timeout, s.Tick)
+	gone := timeout + 2*s.Tick
+	require.Less(t, took, 2*(gone+life+gone)+3*stalled)
+}
+
 // stopped is a holder that is stopped, and its lock's next holder.
 type stopped struct {
 	role  string

@@ -17,10 +17,13 @@ func (c configuration) bounded() bool {
 	return strings.Contains(c.parameters, rounds) || strings.Contains(c.parameters, ranks)
 }
 
+// endless reports whether a configuration's calls and faults go on without end, and somebody has to lead all the same.
+func (c configuration) endless() bool { return strings.Contains(c.parameters, "-DLIVE=1") }
+
 // promises are what the models assert, in the order in which they are matched against an assertion's text.
 var promises = []struct{ assertion, name string }{
 	{"headed", "exclusion"},
-	{"y==0", "rank"},
+	{"(y==0)||", "rank"},
 	{"!((tree[n]&before", "exclusion"},
 	{"(tree[n]&(1<<me[c]))", "exclusion"},
 	{"st[i]!=", "exclusion"},
@@ -50,6 +53,8 @@ const (
 	two         = "-DN=2 -DSLOTS=1 -DLAG=1 -DLOSE=0"
 	marks       = " -DMARKS=1"
 	ranks       = "-DN=3 -DSLOTS=2 -DLAG=1 -DLOSE=0 -DCALLS=3 -DRANKS=1"
+	loops       = "-DN=2 -DSLOTS=2 -DLAG=1 -DRANKS=1 -DLIVE=1 -DCUT=0 -DFORCE=0 -DKILL=0"
+	pollers     = "-DN=3 -DSLOTS=2 -DLAG=2 -DRANKS=1 -DLIVE=1 -DCUT=0 -DFORCE=0 -DKILL=0 -DLOSE=0"
 	permits     = "-DN=3 -DFIRST=3 -DR=1"
 	lease       = "-DTIMEOUT=5 -DDRIFT=5"
 )
@@ -64,6 +69,8 @@ var configurations = []configuration{
 	{"queue", "ends", "three clients, three calls, every fault, two of them: every run ends, and nothing is left", ends, ""},
 	{"queue", "rounds", "two clients, two calls, every fault, two of them: no run goes round in a cycle", bounded, ""},
 	{"queue", "ranks", "three candidates of two ranks, three calls, one fault: the highest leads next, and no run goes round in a cycle", ranks + " -DFAULTS=1", ""},
+	{"queue", "crash loop", "a candidate, and one of higher rank that crashes and starts again without end: somebody leads", loops, ""},
+	{"queue", "pollers", "a candidate, and two of higher rank that campaign and give up without end: somebody leads", pollers, ""},
 	{"queue", "two clients, marks", "as above; a holder that has waited leaves with a mark", two + marks, ""},
 	{"queue", "connections, marks", "", connections + marks, ""},
 	{"queue", "force, marks", "", force + marks, ""},
@@ -95,6 +102,9 @@ var mutants = []configuration{
 	{"queue", "held by the mark alone", "", connections + marks + " -DMUTANT=10", "the mark comes before the deletion, and its reader does not wait for that"},
 	{"queue", "rank not seen", "", ranks + " -DFAULTS=0 -DMUTANT=13", "a candidate holds when its predecessor goes, without a list that shows who is behind it"},
 	{"queue", "equals go before", "", ranks + " -DFAULTS=0 -DMUTANT=14", "a candidate steps aside for those of its own rank, whenever they came"},
+	{"queue", "always aside, crash loop", "", loops + " -DMUTANT=15", "a candidate steps aside for each znode that a crash has left"},
+	{"queue", "always aside, pollers", "", pollers + " -DMUTANT=15", "a candidate steps aside for all who campaign, whether they lead or not"},
+	{"queue", "no sign", "", ranks + " -DFAULTS=0 -DMUTANT=16", "a term leaves no sign, so who stepped aside before it overtakes a later, higher one"},
 	{"semaphore", "silent", "", permits + " -DMUTANT=1", "a contender that holds by its first list never says so"},
 	{"semaphore", "never says", "", permits + " -DMUTANT=2", "a contender that holds after waiting does not say so"},
 	{"semaphore", "no look behind the watch", "", permits + " -DMUTANT=3", "what happened before the watches were set is not seen"},

@@ -72,6 +72,9 @@ inline tidy() {
 	:: else -> break
 	od;
 	marked = marked & all;
+	again = again & keep;
+	led = led & keep;
+	outlived = outlived & keep;
 	headed = headed & keep;
 	forced = forced & keep;
 	i = 0

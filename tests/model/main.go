@@ -100,6 +100,11 @@ func (c configuration) check(ctx context.Context) (r result, err error) {
 	if out, err := command(ctx, lab, "spin", append(strings.Fields(c.parameters), "-a", c.model+".pml")...); err != nil {
 		return r, fmt.Errorf("spin: %w\n%s", err, out)
 	}
+	if c.endless() {
+		r, err = search(ctx, lab, "-DNFAIR=4", "-a", "-f") // -f: each client goes on
+		r.took = time.Since(began)
+		return r, err
+	}
 	r, err = search(ctx, lab, "-DSAFETY")
 	if err == nil && r.broken == "" && c.bounded() {
 		var cycles result
@@ -153,6 +158,10 @@ func parse(out string) (result, error) {
 		m := violated.FindStringSubmatch(out)
 		if m == nil && strings.Contains(out, "non-progress cycle") {
 			r.broken = "every run ends"
+			return r, nil
+		}
+		if m == nil && strings.Contains(out, "acceptance cycle") {
+			r.broken = "somebody leads"
 			return r, nil
 		}
 		if m == nil {

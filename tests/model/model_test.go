@@ -18,7 +18,7 @@ func TestTheSmallModelsHoldAndTheirMutantsDoNot(t *testing.T) {
 	}
 	text, err := os.ReadFile("result.txt")
 	require.NoError(t, err)
-	for _, name := range []string{"two clients", "two clients, marks", "permits", "lease", "order of two connections believed", "hangs up", "silent", "pings confirm"} {
+	for _, name := range []string{"two clients", "two clients, marks", "crash loop", "permits", "lease", "order of two connections believed", "hangs up", "always aside, crash loop", "silent", "pings confirm"} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range append(configurations[:len(configurations):len(configurations)], mutants...) {
 				if c.name != name {
@@ -69,7 +69,7 @@ func TestEveryMutantOfTheModelsIsChecked(t *testing.T) {
 					named++
 				}
 			}
-			require.Equal(t, 1, named, "%s: %s", model, m[0])
+			require.Positive(t, named, "%s: %s", model, m[0])
 		}
 	}
 }

@@ -15,7 +15,11 @@
  *   no lost wake-up   a waiter that has been told of everything has a predecessor that exists
  *   no herd       no two waiters in line watch the same znode
  *   nothing left  a client that is idle has no znode, but for those of sessions that it has given up
- *   rank          nobody concludes while it has been told of a candidate that goes before it
+ *   rank          nobody concludes while it has been told of a candidate that goes before it, unless it has stepped
+ *                 aside since the last sign of a term
+ *
+ * Checked in every infinite run, with LIVE=1:
+ *   somebody leads  as long as client 0 wants to lead, whatever the others do
  *
  * Taken from elsewhere: sessions end at the ensemble only after their clients have given them up (lease.pml), unless
  * they are ended by force; the ensemble gives each session one order of transactions, and refuses what a connection has
@@ -23,7 +27,9 @@
  *
  * Parameters: N clients; SLOTS znodes a client (2: one in a session that was given up, one in the next); LAG; MARKS=1: a
  * holder that has waited leaves by a transaction whose first operation tells its successor that it did hold; RANKS=1: the
- * clients are candidates, of ranks 0, 1, 1 (see RANK), and who is first while another one goes before it steps aside; CUT,
+ * clients are candidates, of ranks 0, 1, 1 (see RANK), and who is first while another one goes before it steps aside, once
+ * for each sign of a term; LIVE=1: client 0 gives nothing up, and the others begin a call only while nobody else has
+ * something to do, since no schedule is to starve a client; CUT,
  * GIVEUP, LOSE, FORCE, KILL: 0 leaves out broken connections, cancelled calls, sessions given up, znodes removed by
  * force, sessions ended by force. CALLS and FAULTS bound how many there are in a run; then every run has to end (there is
  * no cycle of states) with everybody idle and an empty tree. MUTANT: one of the ways to break it, named below.
@@ -59,6 +65,9 @@
 #ifndef KILL
 #define KILL 1
 #endif
+#ifndef LIVE
+#define LIVE 0
+#endif
 #ifndef MUTANT
 #define MUTANT 0
 #endif
@@ -77,6 +86,8 @@
 #define HANGS_UP          12 /* leaves a connection that nobody has broken, again and again */
 #define RANK_NOT_SEEN     13 /* a candidate holds when its predecessor goes, without a list that shows who is behind it */
 #define EQUALS_GO_BEFORE  14 /* steps aside for candidates of its own rank, whenever they came */
+#define ALWAYS_ASIDE      15 /* steps aside again and again, though nobody has led */
+#define NO_SIGN           16 /* a leader leaves no sign of its term */
 
 #define IDS  (N * SLOTS)
 #define BIT(i) (1 << (i))
@@ -109,6 +120,9 @@ byte marked;         /* znodes whose deletion carried a mark, or, of MARK_FIRST,
 byte headed;         /* znodes that have been the first in line */
 byte forced;         /* znodes that were removed by force */
 byte came[IDS];      /* of a candidate's znode, what its name tells: when it first came, a higher number being earlier */
+byte again;          /* znodes of candidates that have stepped aside */
+byte led;            /* znodes that existed at a sign of a term, so that the sign is later than they are */
+byte outlived;       /* the same of terms that should leave a sign */
 
 /* The clients. */
 byte st[N];
@@ -120,11 +134,13 @@ byte pred[N];        /* the znode that is watched */
 bool last[N];        /* it was the only one before us */
 bool waited[N];      /* the call has had to wait */
 bool aside[N];       /* a candidate steps aside */
+bool held[N];        /* a candidate leaves that has led */
 byte since[N];       /* when its call came */
 bool cut[N];         /* the connection is broken */
 bool dead[N];        /* the session was ended by force, and the client does not know */
 byte cur[N];         /* the session's znodes */
 byte old[N];         /* those of a session that was given up here and has not ended there */
+bool called[N];      /* of LIVE: a call was begun since the session was given up */
 byte late[N];        /* 1 + the znode of that session's whose create is still on its way to the leader */
 
 #ifdef CALLS
@@ -152,6 +168,11 @@ hidden byte i, j, m, x, y, keep, all;
 #define OWN BIT(me[c])
 #define VIEW tree[seen[c]]
 #define ROOM (n < LAG)
+#define MAY_STEP_ASIDE (!(again & OWN) || (led & OWN))
+#define AT_REST(k) (k == c || st[k] == IDLE || st[k] == WAITING || st[k] == HOLDING)
+#define MAY_BEGIN (!LIVE || c == 0 || \
+	st[0] != IDLE && seen[0] == n && AT_REST(0) && AT_REST(1) && AT_REST(N - 1) && !(old[c] != 0 && called[c]))
+#define FAULTY (!LIVE || c > 0)
 #define REPLIED (reply[c] > 0 && seen[c] + 1 >= reply[c])
 
 #include "log.pml"
@@ -159,7 +180,7 @@ hidden byte i, j, m, x, y, keep, all;
 /* over ends the present call. */
 inline over() {
 	st[c] = IDLE; me[c] = 0; pred[c] = 0; last[c] = 0; waited[c] = 0; pend[c] = 0; reply[c] = 0;
-	aside[c] = 0; since[c] = 0
+	aside[c] = 0; since[c] = 0; held[c] = 0
 }
 
 /* outranked sets y to whether the client has been told of a candidate that goes before it, though it came behind. */
@@ -181,7 +202,7 @@ inline outranked() {
 inline hold() {
 	assert(headed & OWN);
 	outranked();
-	assert(y == 0); /* rank */
+	assert(y == 0 || ((again & OWN) && !(outlived & OWN))); /* rank */
 	if
 	:: !(forced & OWN) ->
 		assert(tree[n] & OWN);
@@ -195,7 +216,7 @@ inline hold() {
 		od
 	:: else -> skip
 	fi;
-	st[c] = HOLDING; pred[c] = 0; last[c] = 0
+	st[c] = HOLDING; pred[c] = 0; last[c] = 0; held[c] = RANKS
 }
 
 /* leave sends the delete, if there is a connection; else it goes after the next one is there. */
@@ -203,6 +224,15 @@ inline leave(how) {
 	st[c] = LEAVING; pred[c] = 0; last[c] = 0; waited[c] = 0; reply[c] = 0;
 	pend[c] = (cut[c] -> 0 : how);
 	if :: how != DELETE -> waited[c] = 1 :: else -> skip fi /* so that it is repeated as it was */
+}
+
+/* sign is the sign of a term, which all candidates in line see in the list by which they conclude. */
+inline sign() {
+	if
+	:: RANKS && MUTANT != NO_SIGN -> led = led | tree[n]; outlived = outlived | tree[n]
+	:: RANKS && MUTANT == NO_SIGN -> outlived = outlived | tree[n]
+	:: else -> skip
+	fi
 }
 
 /* release leaves with the mark, if the call has waited. A cancelled call forgets that it has, so its repeated delete has none. */
@@ -232,7 +262,7 @@ inline first_now() {
 	:: else -> skip
 	fi;
 	if
-	:: y == 0 -> hold()
+	:: y == 0 || !(MAY_STEP_ASIDE || MUTANT == ALWAYS_ASIDE || MUTANT == EQUALS_GO_BEFORE) -> hold()
 	:: else -> leave(DELETE); aside[c] = 1
 	fi
 }
@@ -260,7 +290,7 @@ active [N] proctype client() {
 	byte c = _pid;
 end:	do
 	/* The caller. */
-	:: d_step { (st[c] == IDLE && CALL) || st[c] == AGAIN ->
+	:: d_step { (st[c] == IDLE && CALL && MAY_BEGIN) || st[c] == AGAIN ->
 		j = NONE; i = 0; keep = old[c];
 		if :: late[c] > 0 -> keep = keep | BIT(late[c] - 1) :: else -> skip fi;
 		m = 0;
@@ -279,9 +309,11 @@ end:	do
 		od;
 		if
 		:: j != NONE ->
+			again = again & ~BIT(j);
+			led = led & ~BIT(j); outlived = outlived & ~BIT(j);
 			if
-			:: st[c] == AGAIN -> aside[c] = 0
-			:: st[c] == IDLE && RANKS -> since[c] = CAME; CALLED
+			:: st[c] == AGAIN -> aside[c] = 0; again = again | BIT(j)
+			:: st[c] == IDLE && RANKS -> since[c] = CAME; called[c] = (LIVE && old[c] != 0); CALLED
 			:: else -> CALLED
 			fi;
 			came[j] = since[c];
@@ -289,11 +321,15 @@ end:	do
 			pend[c] = (cut[c] -> 0 : CREATE);
 			if :: cut[c] -> st[c] = FINDING :: else -> skip fi
 		:: else -> /* all znodes that this client may have here are still to be seen somewhere */
-			if :: RANKS && st[c] == IDLE -> CALLED :: else -> skip fi;
-			over()
+			if
+			:: LIVE -> skip
+			:: else ->
+				if :: RANKS && st[c] == IDLE -> CALLED :: else -> skip fi;
+				over()
+			fi
 		fi;
 		tidy() }
-	:: d_step { GIVEUP && FAULT && st[c] >= CREATING && st[c] <= WAITING && st[c] != SWEEPING && st[c] != CLEANING ->
+	:: d_step { GIVEUP && FAULT && FAULTY && st[c] >= CREATING && st[c] <= WAITING && st[c] != SWEEPING && st[c] != CLEANING ->
 		FAILED;
 		if
 		:: st[c] == CREATING && MUTANT != CREATE_FORGOTTEN -> st[c] = SWEEPING
@@ -309,12 +345,15 @@ end:	do
 	:: d_step { st[c] == HOLDING ->
 		release();
 		tidy() }
+	:: d_step { RANKS && st[c] == HOLDING && (tree[n] & OWN) && (outlived & tree[n]) != tree[n] -> /* it has held for long */
+		sign();
+		tidy() }
 
 	/* What the client is told. */
 	:: d_step { !cut[c] && REPLIED && (st[c] == SWEEPING || st[c] == LEAVING) ->
 		if
 		:: st[c] == SWEEPING -> leave(DELETE)
-		:: st[c] == LEAVING && aside[c] -> st[c] = AGAIN
+		:: st[c] == LEAVING && aside[c] -> st[c] = AGAIN; reply[c] = 0; waited[c] = 0
 		:: st[c] == LEAVING && !aside[c] -> over()
 		fi;
 		tidy() }
@@ -371,6 +410,7 @@ end:	do
 		pend[c] = 0; reply[c] = n + 1;
 		tidy() }
 	:: d_step { (pend[c] == DELETE || pend[c] == MARKED) && (ROOM || !(tree[n] & OWN)) && !dead[c] ->
+		if :: (tree[n] & OWN) && st[c] == LEAVING && held[c] -> sign() :: else -> skip fi;
 		delete(me[c], pend[c]);
 		pend[c] = 0; reply[c] = n + 1;
 		tidy() }
@@ -385,7 +425,7 @@ end:	do
 		tidy() }
 	:: d_step { (old[c] != 0 || late[c] > 0) && (ROOM || !(tree[n] & old[c])) -> /* the session ends at the ensemble */
 		if :: tree[n] & old[c] -> commit(tree[n] & ~old[c]) :: else -> skip fi;
-		old[c] = 0; late[c] = 0;
+		old[c] = 0; late[c] = 0; called[c] = 0;
 		tidy() }
 
 	/* Faults. */
@@ -418,7 +458,7 @@ end:	do
 		:: else -> waiting()
 		fi;
 		tidy() }
-	:: d_step { LOSE && FAULT && st[c] != IDLE && !dead[c] && old[c] == 0 && late[c] == 0 -> /* the client gives its session up */
+	:: d_step { LOSE && FAULT && FAULTY && st[c] != IDLE && !dead[c] && old[c] == 0 && late[c] == 0 -> /* the client gives its session up */
 		FAILED;
 		old[c] = cur[c]; cur[c] = 0;
 		late[c] = (pend[c] == CREATE -> 1 + me[c] : 0); /* a delete might as well have come before */
@@ -438,6 +478,11 @@ end:	do
 		tidy() }
 	od
 }
+
+#if LIVE
+#define LED (st[0] == HOLDING || st[1] == HOLDING || st[N - 1] == HOLDING)
+ltl somebody_leads { [] <> LED }
+#endif
 
 #ifdef CALLS
 /* When nothing can happen any more, everybody is idle and the tree is empty. */
