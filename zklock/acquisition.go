@@ -31,6 +31,7 @@ type acquisition struct {
 	info   LockInfo      // of the call that acquired it
 	since  time.Time     // when it was acquired
 	limit  time.Duration // of WithMaxHold; 0: none
+	work   *work         // what it counts to until its last hold is unlocked; nil if to nothing
 
 	mu      sync.Mutex // guards what follows; taken before the ticket's, and inUse.mu
 	state   acquisitionState
@@ -57,6 +58,9 @@ func (c *Client) newHold(t ticket, w *waiting, o lockOptions) *Hold {
 		one [1]*Hold
 	}{a: acquisition{c: c, ticket: t, info: w.info, since: time.Now(), limit: o.maxHold}}
 	a, h := &both.a, &both.h
+	if a.work = c.workOf(t.Session()); a.work != nil {
+		a.work.begin()
+	}
 	a.holds = append(both.one[:0], h)
 	h.bind(a, w.caller)
 	c.use.update(func() {
@@ -130,6 +134,9 @@ func (a *acquisition) drop(h *Hold) (last bool) {
 // release ends an acquisition whose last hold was unlocked. If it was lost before, the znodes that
 // are left are deleted.
 func (a *acquisition) release(ctx context.Context) error {
+	if a.work != nil {
+		a.work.end()
+	}
 	if cause := a.ended(); cause != nil {
 		a.endLost(cause) // Guard may not have reported it yet
 	}

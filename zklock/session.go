@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/zklock/locker/internal/jitter"
@@ -16,6 +17,51 @@ import (
 type present struct {
 	session *session.Session
 	next    chan struct{} // closed when the next has taken its place
+	work    work
+}
+
+// work counts the acquisitions of one session whose holds have not all been unlocked. What they
+// protect may still run, also after the session has been lost.
+type work struct {
+	mu      sync.Mutex // guards what follows
+	running int
+	none    chan struct{} // closed when running becomes 0; nil if nobody waits for that
+}
+
+func (w *work) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running++
+}
+
+func (w *work) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running--
+	if w.running == 0 && w.none != nil {
+		close(w.none)
+		w.none = nil
+	}
+}
+
+// wait waits until no work runs. It returns false if ctx ends first.
+func (w *work) wait(ctx context.Context) bool {
+	w.mu.Lock()
+	if w.running == 0 {
+		w.mu.Unlock()
+		return true
+	}
+	if w.none == nil {
+		w.none = make(chan struct{})
+	}
+	none := w.none
+	w.mu.Unlock()
+	select {
+	case <-none:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // keep replaces the session whenever it has ended, until Close, which joins it. The old one is
@@ -27,8 +73,11 @@ func (c *Client) keep() {
 		case <-now.session.Done():
 		case <-c.ctx.Done():
 		}
-		c.ends.Go(func() { _ = now.session.Close() }) // always nil; its own end, when it had one, stays its cause
-		if time.Since(began) < time.Second {          // sessions that end at once must not become a storm
+		c.ends.Go(func() {
+			_ = now.session.Close() // always nil; its own end, when it had one, stays its cause
+			c.closeGivenUp(now)
+		})
+		if time.Since(began) < time.Second { // sessions that end at once must not become a storm
 			c.rest(c.ctx, 500*time.Millisecond+jitter.Below(500*time.Millisecond))
 		}
 		if c.ctx.Err() != nil {
@@ -55,7 +104,53 @@ func (c *Client) start() (*present, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &present{s, make(chan struct{})}, nil
+	return &present{session: s, next: make(chan struct{})}, nil
+}
+
+// closeGivenUp closes a session at the ensemble that is over for this client, so that nobody waits
+// until the ensemble ends it. Nothing may run any more that its locks have protected.
+//
+// If the session was lost, closeGivenUp waits until all its holds have been unlocked, and until the
+// next session shows that a server answers. It gives up when the ensemble has certainly ended the
+// session by itself. If the Client was closed, the contexts of all holds have ended, and a server
+// is only tried for a moment.
+func (c *Client) closeGivenUp(lost *present) {
+	if errors.Is(lost.session.Err(), ErrClosed) {
+		ctx, cancel := context.WithTimeout(context.Background(), closingTime)
+		defer cancel()
+		c.tellNotClosed(lost.session.CloseGivenUp(ctx, ""))
+		return
+	}
+	next, err := c.await(c.ctx)
+	if err != nil {
+		return // the Client was closed
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, lost.session.Timeout()+2*lost.session.TickTime())
+	defer cancel()
+	if lost.work.wait(ctx) {
+		c.tellNotClosed(lost.session.CloseGivenUp(ctx, next.Server()))
+	}
+}
+
+// closingTime bounds the attempts to close the session of a Client that was closed while it had no
+// connection.
+const closingTime = time.Second
+
+// tellNotClosed logs why a session that was given up could not be closed, if err says so.
+func (c *Client) tellNotClosed(err error) {
+	if err != nil {
+		c.log.Debug("zklock: a session that was given up lasts until the ensemble ends it", "error", bare(err))
+	}
+}
+
+// workOf returns the count to which an acquisition of session s belongs. It returns nil if s has
+// ended and was replaced: then the acquisition's context has ended before it began.
+func (c *Client) workOf(s *session.Session) *work {
+	now := c.present.Load()
+	if now.session != s {
+		return nil
+	}
+	return &now.work
 }
 
 // await returns the present session, once it is established. It returns ErrAuth if the credentials

@@ -82,7 +82,7 @@ func (c *connection) Shaken(r wire.ConnectResponse, sent time.Time) error {
 		}
 		return err
 	}
-	s.id, s.granted = r.ID, granted
+	s.id, s.password, s.granted = r.ID, r.Password, granted
 	s.lease.Begin(sent, granted, fresh)
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/watch"
+	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
 // Session is one ZooKeeper session: it survives the loss of connections and servers, and ends once,
@@ -46,21 +47,24 @@ type Session struct {
 	common  link.Common      // of its conns
 	numbers pipeline.Numbers // of its requests
 
+	askedToEnd bool // a server was asked to end the session; set before joined is closed
+
 	attaching sync.Once // sets attached, which locks use
 	attached  any
 
-	mu      sync.Mutex // guards what follows
-	state   State      // never Over: see State
-	id      int64
-	granted time.Duration // the timeout, by the latest handshake
-	lease   *lease.Keeper
-	zxid    int64       // the latest seen, in replies and notifications; see watch.Table.Answered
-	unseen  bool        // a notification without a zxid has come, and no reply with a zxid since
-	conn    *connection // carries requests; nil unless Connected
-	latest  *connection // the latest dialled, perhaps still shaking hands
-	ready   chan struct{}
-	toCheck list.List // of the *Retentions whose znodes heartbeats check, the next one first
-	backoff backoff
+	mu       sync.Mutex // guards what follows
+	state    State      // never Over: see State
+	id       int64
+	password [wire.PasswordLen]byte // with which a connection asks for the session
+	granted  time.Duration          // the timeout, by the latest handshake
+	lease    *lease.Keeper
+	zxid     int64       // the latest seen, in replies and notifications; see watch.Table.Answered
+	unseen   bool        // a notification without a zxid has come, and no reply with a zxid since
+	conn     *connection // carries requests; nil unless Connected
+	latest   *connection // the latest dialled, perhaps still shaking hands
+	ready    chan struct{}
+	toCheck  list.List // of the *Retentions whose znodes heartbeats check, the next one first
+	backoff  backoff
 }
 
 // Open opens a session with the ensemble of the connect string ("zk1:2181,zk2:2181/chroot") and
@@ -276,9 +280,10 @@ func (s *Session) shutdown() {
 	s.changes.add(Change{State: Over, ID: s.id, Err: s.Err()})
 	s.mu.Unlock()
 	// Only for our caller's Close the server is asked to end the session. A lost session may still
-	// be alive until SafeUntil, and nothing may free its locks before: so the connection is cut,
-	// and the session runs out.
+	// be alive until SafeUntil, and nothing may free its locks before: so the connection is cut.
+	// The session runs out, or CloseGivenUp closes it.
 	byCaller := errors.Is(s.Err(), failure.ErrClosed)
+	s.askedToEnd = byCaller && connected
 	if !byCaller && latest != nil {
 		latest.Fail(s.Err())
 	}

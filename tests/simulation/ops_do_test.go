@@ -24,7 +24,7 @@ func (o *op) work(ctx context.Context) (t *acquisition, g *hold) {
 
 // rest ends the work: the hold is released when the function has returned.
 func (o *op) rest(t *acquisition, g *hold) {
-	pause(g.Context(), o.hold, o.p.r(o.n, 2))
+	o.rests(g)
 	o.release(t, g)
 }
 

@@ -32,7 +32,8 @@ func (o *op) check(ctx context.Context) {
 func (o *op) used(ctx context.Context, what string, err error) {
 	switch {
 	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrUnlocked):
-	case errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
+	case errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.t.began):
+	case errors.Is(err, zklock.ErrInvalid) && what == "proclaim" && o.p.closedSince(o.t.began): // by the next client's election
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, zklock.ErrUnknownOutcome) && what != "check":
 	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():

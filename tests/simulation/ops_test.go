@@ -35,6 +35,7 @@ type op struct {
 	hold    time.Duration
 	victim  int
 	inside  bool // the lock is held while a function runs, and released by the library
+	deaf    bool // its work goes on after the lock was lost
 }
 
 // draw chooses the lock to acquire, and its options.
@@ -59,6 +60,7 @@ func (o *op) draw(k, fam int) {
 	case famSem:
 		o.kind, o.permits = "semaphore", 1+rnd.IntN(3)
 	}
+	o.deaf = rnd.IntN(4) == 0
 	o.try = rnd.IntN(6) == 0
 	if rnd.IntN(6) == 0 {
 		o.wait = upTo(rnd, 2*time.Second)
@@ -157,10 +159,19 @@ func (o *op) enter(h *hold) *acquisition {
 
 // keep holds g for the time that was drawn, and then releases it.
 func (o *op) keep(t *acquisition, g *hold) {
-	pause(g.Context(), o.hold, o.p.r(o.n, 2))
+	o.rests(g)
 	if o.release(t, g) {
 		o.let(t, g)
 	}
+}
+
+// rests lets the time pass for which g is held, or until it is lost, unless the work is deaf.
+func (o *op) rests(g *hold) {
+	ctx := g.Context()
+	if o.deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
+	pause(ctx, o.hold, o.p.r(o.n, 2))
 }
 
 // release reports whether the caller is the one to release g: true for the first call only.
@@ -183,7 +194,7 @@ func (o *op) let(t *acquisition, g *hold) {
 	o.p.within(began, o.p.unlocks(), "unlock")
 	o.p.w.oracle.ended(t, g)
 	switch {
-	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
+	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed) && o.p.closedSince(t.began):
 	default:
 		o.p.w.violated("%s: unlock: %v", t.who, err)
 	}

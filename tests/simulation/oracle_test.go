@@ -32,6 +32,7 @@ type oracle struct {
 	waited  map[string]int64 // those of them that waited when they were removed, and their czxids
 	expired map[int64]bool   // sessions that were ended by force
 	held    []*acquisition   // some of them may have ended
+	working []*acquisition   // those whose work may still run, though they may have been lost
 	tokens  map[string]zklock.Token
 	writers map[string]zklock.Token
 	sizes   map[string][]sized
@@ -69,6 +70,7 @@ type acquisition struct {
 	holds    []*hold
 	entering int           // re-entries under way: any of them may hold the lock already
 	voided   time.Duration // when the oracle first saw that a znode of it was removed by force
+	lasts    time.Duration // until when its session lasts at the ensemble, as last seen
 }
 
 // hold is one hold of an acquisition.
@@ -136,6 +138,7 @@ func (o *oracle) acquired(t *acquisition) {
 		o.ordered(t, p)
 	}
 	o.held = append(o.held, t)
+	o.working = append(o.working, t)
 	o.checkZnodes(t)
 }
 
@@ -237,6 +240,20 @@ func (o *oracle) checkZnodes(t *acquisition) {
 	}
 }
 
+// checkLasts checks that nobody closes the session of a lock whose work still runs: a session that its client has given up
+// lasts until its time is over at the ensemble.
+func (o *oracle) checkLasts(t *acquisition) {
+	now := o.w.now()
+	s, stands := o.w.srv.Session(t.session)
+	switch {
+	case stands:
+		t.lasts = now + s.ExpiresIn
+	case now < t.lasts && !o.expired[t.session] && !t.p.closedSince(t.began):
+		o.w.violated("the session of %s was closed %v before its time, and the work under %v still runs", t.who, t.lasts-now, t.paths)
+		t.lasts = 0 // report it once
+	}
+}
+
 // checkSafe checks that the SafeUntil of a live hold is in the future, and that the ensemble will not end the session before it.
 func (o *oracle) checkSafe(t *acquisition) {
 	until := t.holds[0].SafeUntil()
@@ -274,6 +291,10 @@ func (o *oracle) look() {
 	o.zxid = zxid
 	for _, t := range o.held {
 		o.checkZnodes(t)
+	}
+	o.working = slices.DeleteFunc(o.working, func(t *acquisition) bool { return t.open() == nil && t.entering == 0 })
+	for _, t := range o.working {
+		o.checkLasts(t)
 	}
 	for i, p := range o.w.paths {
 		if o.w.fam[i] == famSem {
@@ -413,7 +434,7 @@ func (o *oracle) ended(t *acquisition, g *hold) {
 	case errors.Is(cause, zklock.ErrLeaseExpired):
 		ok = true
 	case errors.Is(cause, zklock.ErrClosed):
-		ok = t.p.isClosing()
+		ok = t.p.closedSince(t.began)
 	}
 	if !ok {
 		o.w.violated("the hold of %v by %s ended with %v", t.paths, t.who, cause)

@@ -52,12 +52,6 @@ func (p *player) r(n, kind int) int { return 1000 + kind*500 + p.i*64 + n }
 
 func (p *player) note(format string, args ...any) { p.w.note(p.name, format, args...) }
 
-func (p *player) isClosing() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.closing
-}
-
 // closedSince reports whether a client of the player was closed at began or later.
 func (p *player) closedSince(began time.Duration) bool {
 	p.mu.Lock()

@@ -250,6 +250,17 @@ func dialOne(ctx context.Context, server string) (net.Conn, error) {
 	return nil, err
 }
 
+// Prefer makes server the first one to be tried, in a dialer that has tried none yet.
+func (d *Dialer) Prefer(server string) {
+	same := func(s string) bool { return s == server }
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	order := slices.Clone(d.Servers)
+	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	d.order = append([]string{server}, slices.DeleteFunc(order, same)...)
+	d.round = 1
+}
+
 // Failed notes why server does not serve the session, unless that is the session's own end.
 func (d *Dialer) Failed(server string, err error) {
 	if d.life.Err() != nil {

@@ -63,6 +63,13 @@ func (e *Count) size(t pipeline.Touch) int {
 	return n
 }
 
+// Any reports whether the session may have an ephemeral znode.
+func (e *Count) Any() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.bytes > 0
+}
+
 // Reserve takes the room that r may need, or returns an error.
 func (e *Count) Reserve(r *pipeline.Request) error {
 	if len(r.Touches) == 0 {

@@ -77,7 +77,7 @@ func (p *Pipeline) number(r *Request) {
 	if r.Op == wire.OpPing {
 		r.xid = wire.XidPing // the server answers every ping with this xid
 	}
-	binary.BigEndian.PutUint32(r.Frame, uint32(len(r.Frame)-4))
+	wire.SetLength(r.Frame)
 	binary.BigEndian.PutUint32(r.Frame[4:], uint32(r.xid))
 }
 

@@ -45,11 +45,8 @@ func New(conn net.Conn, timeout time.Duration, sent time.Time) (*Probe, error) {
 
 // open does the handshake.
 func (p *Probe) open(timeout time.Duration) error {
-	// The frame's length, protocol version, last zxid, timeout, session id, password, read-only.
 	ms := int32(min(timeout.Milliseconds(), math.MaxInt32))
-	b := wire.AppendLong(wire.AppendInt(wire.AppendLong(wire.AppendInt(wire.AppendInt(nil, 0), 0), 0), ms), 0)
-	b = wire.AppendBool(wire.AppendBytes(b, make([]byte, 16)), false)
-	body, err := p.exchange(b)
+	body, err := p.exchange(wire.AppendConnectRequest(nil, ms, 0, [wire.PasswordLen]byte{}))
 	if failure.HungUp(err) {
 		return failure.ErrUnanswered
 	}
@@ -95,7 +92,7 @@ func (p *Probe) Close() error {
 // exchange sends a frame, which has room for its length in front, and returns the body of the next
 // frame.
 func (p *Probe) exchange(frame []byte) ([]byte, error) {
-	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
+	wire.SetLength(frame)
 	if _, err := p.conn.Write(frame); err != nil {
 		return nil, err
 	}

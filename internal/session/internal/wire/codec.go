@@ -152,6 +152,9 @@ func AppendACL(b []byte, acl []zk.ACL) []byte {
 // later, and the opcode.
 func AppendHeader(b []byte, op int32) []byte { return AppendInt(AppendInt(AppendInt(b, 0), 0), op) }
 
+// SetLength fills in the length of a frame, in front of it.
+func SetLength(frame []byte) { binary.BigEndian.PutUint32(frame, uint32(len(frame)-4)) }
+
 // ErrShort says that a frame ends inside a field, or has an impossible length.
 var ErrShort = errors.New("frame too short")
 
@@ -278,10 +281,27 @@ const MaxFrame = 32 << 20
 // Header reads the header of a reply.
 func (d *Decoder) Header() ReplyHeader { return ReplyHeader{d.Int(), d.long(), d.Int()} }
 
+// PasswordLen is the length of a session's password.
+const PasswordLen = 16
+
+// AppendConnectRequest appends the client's half of the handshake, with room for the frame's length
+// in front. It asks for the session with id and password, or for a new one if id is 0, and for a
+// timeout in milliseconds. It says that no zxid has been seen yet.
+func AppendConnectRequest(b []byte, timeoutMs int32, id int64, password [PasswordLen]byte) []byte {
+	b = AppendInt(b, 0)  // the frame's length
+	b = AppendInt(b, 0)  // the protocol's version
+	b = AppendLong(b, 0) // the last zxid
+	b = AppendInt(b, timeoutMs)
+	b = AppendLong(b, id)
+	b = AppendBytes(b, password[:])
+	return AppendBool(b, false) // a server that can only read will not do
+}
+
 // ConnectResponse is the server's half of the handshake; id 0: the session has expired.
 type ConnectResponse struct {
 	TimeoutMs int32
 	ID        int64
+	Password  [PasswordLen]byte // with which the session can be asked for again
 }
 
 // ParseConnectResponse decodes the server's half of the handshake. It returns an error if b is
@@ -300,8 +320,9 @@ func ParseConnectResponse(b []byte) (ConnectResponse, error) {
 		return r, errors.New("trailing bytes")
 	case r.ID != 0 && r.TimeoutMs <= 0:
 		return r, errors.New("session timeout not positive")
-	case r.ID != 0 && len(passwd) != 16:
+	case r.ID != 0 && len(passwd) != PasswordLen:
 		return r, errors.New("password not 16 bytes")
 	}
+	copy(r.Password[:], passwd)
 	return r, nil
 }

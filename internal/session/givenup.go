@@ -1,0 +1,155 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/dial"
+	"github.com/zklock/locker/internal/session/internal/link"
+	"github.com/zklock/locker/internal/session/internal/pipeline"
+	"github.com/zklock/locker/internal/session/internal/probe"
+	"github.com/zklock/locker/internal/session/internal/wire"
+)
+
+// # Closing a session that was given up
+//
+// A session whose lease has expired is over for its client, but not for the ensemble. Its znodes
+// stay until the ensemble ends it: up to a session timeout and two ticks after the servers are
+// back. Until then everybody waits behind them, the client's own next session too.
+//
+// CloseGivenUp closes such a session earlier. It may be called only when nothing runs any more that
+// a lock of the session protected, since the locks are free from then on. Only the caller knows
+// that.
+//
+// Each attempt takes the session over on a connection of its own. A server counts the session's
+// time again from that handshake. So if the attempt fails between the handshake and the close, the
+// session lasts for the timeout that the handshake has asked for: the attempt asks for the least.
+// Behind the handshake it sends nothing but credentials, which a server may enforce, and the close.
+// Their numbers are later than those of all earlier requests of the session.
+
+// CloseGivenUp closes a session that has ended for its client, at a server of the ensemble: first
+// at the server named first, which is known to answer, and then at the others, again and again
+// until ctx ends. It does nothing if the session has no znodes, the ensemble has ended it, or Close
+// has asked a server to.
+//
+// Call it once, after Close has returned. It returns nil once the ensemble has ended the session.
+func (s *Session) CloseGivenUp(ctx context.Context, first string) error {
+	if s.ID() == 0 || !s.ephemerals.Any() || s.askedToEnd || errors.Is(s.Err(), failure.ErrExpired) {
+		return nil
+	}
+	d := dial.New(ctx, s.cfg.dialing(), func() (time.Duration, bool) { return 0, false })
+	if first != "" {
+		d.Prefer(first)
+	}
+	for {
+		socket, server, limit, err := d.Connect(func(string, time.Duration) error { return nil })
+		if err == nil {
+			err = s.closeOn(ctx, socket, server, limit)
+			if err == nil {
+				return nil
+			}
+			d.Failed(server, err)
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("session: closing the session %#x that was given up: %w", s.ID(), d.Report())
+		}
+	}
+}
+
+// closeOn takes the session over on socket, and closes it, within limit.
+func (s *Session) closeOn(ctx context.Context, socket net.Conn, server string, limit time.Duration) error {
+	attempt, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	c := &closer{s: s, limit: limit, request: pipeline.NewRequest(wire.OpClose, "close", "")}
+	common := s.common
+	common.Life = attempt
+	common.Joined = &c.joined
+	c.conn = link.New(c, common, socket, server, limit)
+	stop := context.AfterFunc(attempt, func() { c.conn.Fail(errNoAnswer) })
+	defer stop()
+	err := c.close()
+	c.conn.Fail(failure.ErrClosed)
+	c.joined.Wait()
+	return err
+}
+
+var errNoAnswer = errors.New("no answer in time")
+
+// closer closes a session on one connection, and is the connection's Owner.
+type closer struct {
+	s       *Session
+	conn    *link.Conn
+	limit   time.Duration
+	request *pipeline.Request // the close
+	joined  sync.WaitGroup    // of what the connection has running
+
+	isOver bool // a server has answered that the session is over; of the goroutine that reads
+}
+
+// close does the handshake and waits for the answer to the close. A reader that is told that the
+// session is over fails the connection, which completes the request.
+func (c *closer) close() error {
+	ms := int32(min(probe.MinTimeout.Milliseconds(), math.MaxInt32))
+	frame := wire.AppendConnectRequest(nil, ms, c.s.ID(), c.s.password)
+	wire.SetLength(frame)
+	if err := c.conn.ShakeHands(frame); err != nil {
+		return err
+	}
+	var err error
+	for err == nil && !c.request.Ended() {
+		_, err = c.conn.Receive()
+	}
+	if c.isOver || c.request.Ended() && c.request.Err() == nil {
+		return nil
+	}
+	return err
+}
+
+// MayConnect implements link.Owner. A server that lags may close a session too.
+func (c *closer) MayConnect(int64, time.Time) (zxid int64, err error) { return 0, nil }
+
+// Shaken implements link.Owner. A server answers with another session, or none, if it knows ours no
+// more.
+func (c *closer) Shaken(r wire.ConnectResponse, _ time.Time) error {
+	if r.ID == c.s.ID() {
+		return nil
+	}
+	c.isOver = true
+	return failure.ErrExpired
+}
+
+// Spawn implements link.Owner.
+func (c *closer) Spawn(fn func()) bool {
+	c.joined.Go(fn)
+	return true
+}
+
+// Up implements link.Owner. It sends the close.
+func (c *closer) Up() bool { return c.conn.Open() && c.conn.Enqueue(c.request) }
+
+// Beat implements link.Owner. The attempt is over long before a heartbeat would be due.
+func (c *closer) Beat() time.Duration { return time.Hour }
+
+// Patience implements link.Owner.
+func (c *closer) Patience() time.Duration { return c.limit }
+
+// Replied implements link.Owner.
+func (c *closer) Replied(*pipeline.Request, wire.ReplyHeader, int32, time.Time) error { return nil }
+
+// Notified implements link.Owner.
+func (c *closer) Notified(zk.EventType, string, int64) bool { return true }
+
+// The rest of link.Owner: what they tell, the failure of the connection tells too.
+
+func (c *closer) Heard(time.Time)          {}
+func (c *closer) CredentialsRefused(error) {}
+func (c *closer) Down(error)               {}
+func (c *closer) NotClosed(error)          {}
