@@ -1,7 +1,6 @@
 package recipe
 
 import (
-	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -31,21 +30,22 @@ import (
 // aside an hour ago would lead before one of higher rank that has come since, although somebody
 // else has led for most of the hour.
 //
-// A leader shows that it leads by writing the directory's data, which it leaves as they are:
-//
-//   - once, when it has led for a session timeout,
-//   - and in the transaction that ends its term.
-//
-// So a directory's Mzxid is that of the latest sign of a term. A candidate that has stepped aside
+// A leader signs its term: it writes the directory's data, and leaves them as they are. It does so
+// when it has led for a session timeout, and in the transaction by which it resigns. So a
+// directory's Mzxid is that of the latest sign of a term. A candidate that has stepped aside
 // compares it with the czxid of its own znode, which it made when it stepped aside. The list that
-// shows it to be the first has both, and they are exact: the list shows all that came before the
-// deletion of the candidate's last predecessor, and a leader writes its sign before its own znode
-// is deleted.
+// shows it to be the first has both. It also shows all that came before the deletion of the
+// candidate's last predecessor, and a leader that signs has a znode.
 //
-// A term that ends by a crash within a session timeout leaves no sign. It is meant to leave none:
-// a release that leads for a second and crashes, again and again, must not keep a healthy candidate
-// waiting either. Neither does a term leave one whose leader may not write the directory's data.
-// Then a candidate steps aside once at most.
+// A term leaves no sign if it fails within a session timeout: by a crash, or since the function of
+// Election.Run, or the command of zklock elect, has returned an error. A release that fails a second
+// after it has come to lead, again and again, must not keep a healthy candidate waiting either.
+//
+// These leave no sign either: a short term in a directory with data of another program, or whose
+// leader has no connection when it resigns; a leader that may not write the directory's data; and
+// contenders that are no candidates, such as another library's. Another program that writes the
+// directory's data looks like a leader that signs. In all these cases nobody leads who is not the
+// first in line.
 //
 // # Why somebody leads
 //
@@ -55,16 +55,14 @@ import (
 //   - each that gives up goes at once,
 //   - those that have crashed go with their sessions, which end in parallel, within a session
 //     timeout and two ticks,
-//   - each that comes to lead leaves a sign, and with it a new vacancy begins, or crashes within a
-//     session timeout, and goes with its session.
+//   - each that comes to lead signs its term, or fails within a session timeout, and goes at once
+//     or with its session.
 //
-// So ranks cost a candidate at most what the order of arrival cost it until it was the first, once
-// more. For a release of one process that crashes again and again, wherever it crashes, that is a
-// session timeout and two ticks. Each further process that was in line, and crashes within a
-// session timeout after it has come to lead, costs as much again.
-//
-// Near the counter's end, where numbers tell no arrival, equal ranks lead in the order of their
-// znodes.
+// So the time in which nobody leads for a session timeout has a bound. For a candidate that has
+// just stepped aside it is a session timeout and two ticks, and two session timeouts and two ticks
+// for each process before it that comes to lead and crashes. Until it stepped aside, the order of
+// arrival allowed the same: ranks double the bound. A release that fails again and again after it
+// has led for a session timeout, however, leads: nobody can tell it from one that is well.
 
 // MaxRank bounds the ranks of candidates: a number of a release, or a time in seconds.
 const MaxRank = math.MaxInt32
@@ -77,16 +75,22 @@ func rankOf(text string) (rank, since int) {
 	if i < 0 {
 		return 0, 0
 	}
-	text, ok := strings.CutSuffix(text[i+1+len(rankLabel):], "-")
+	text, isRank := strings.CutSuffix(text[i+1+len(rankLabel):], "-")
 	first, second, steppedAside := strings.Cut(text, "-")
-	rank, err := strconv.Atoi(first)
-	if steppedAside && err == nil {
-		since, err = strconv.Atoi(second)
+	rank, ok := number32(first)
+	if steppedAside && ok {
+		since, ok = number32(second)
 	}
-	if !ok || err != nil || rank < 0 || rank > MaxRank || since < 0 {
+	if !isRank || !ok {
 		return 0, 0
 	}
 	return rank, since
+}
+
+// number32 reads a number from 0 to MaxInt32.
+func number32(text string) (n int, ok bool) {
+	parsed, err := strconv.ParseInt(text, 10, 32)
+	return int(parsed), err == nil && parsed >= 0
 }
 
 // goesBefore reports whether n, a contender behind own, is to lead before it.
@@ -94,9 +98,18 @@ func (n Name) goesBefore(own Name) bool {
 	return n.Rank > own.Rank || n.Rank == own.Rank && n.Since > 0 && n.Since < own.Arrival()
 }
 
-// Arrival is how many had entered when a contender first did, itself included, if its number says
-// so.
-func (n Name) Arrival() int { return cmp.Or(n.Since, int(n.Number)+1) }
+// Arrival is how many contenders had entered when this one first did, itself included. Near the
+// counter's end, where numbers do not tell that, all have the greatest int32: then equal ranks lead
+// in the order of their znodes.
+func (n Name) Arrival() int {
+	switch {
+	case n.Since > 0:
+		return n.Since
+	case Late(n.Number):
+		return math.MaxInt32
+	}
+	return int(n.Number) + 1
+}
 
 // MayStepAside reports whether a candidate that has become the first in line may step aside in this
 // vacancy, or has done so already. entered is the czxid of its znode. led is the Mzxid of the

@@ -33,8 +33,10 @@ func (c *Client) Election(path string, opts ...LockOption) *Election {
 // leader goes, the highest rank in line leads next, equal ranks by arrival: with a rank for each
 // release, a rolling update hands over once.
 //
-// A leader is not pre-empted. Candidates of higher rank that crash again and again, or come and go,
-// delay a healthy one by a session timeout and some ticks, and do not keep it from leading.
+// A leader is not pre-empted. Candidates of higher rank that come and go, or fail again and again
+// within a session timeout after they have come to lead, do not keep a healthy one from leading:
+// they delay it about as long as the order of arrival would allow, once more. To fail is to crash,
+// or to return an error from Run's function.
 func (e *Election) WithRank(n int) *Election {
 	ranked := *e
 	if ranked.rank = n; (n < 0 || n > recipe.MaxRank) && ranked.err == nil {
@@ -118,7 +120,14 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		var leadErr, cause error // cause: of the term's end, if it ended before lead returned
 		began := time.Now()
 		err = l.do(ctx, func(work context.Context) error {
+			succeeded := false
+			defer func() { // also if lead panics
+				if !succeeded {
+					l.termFailed()
+				}
+			}()
 			leadErr = lead(work, l)
+			succeeded = leadErr == nil || isOnlyEnd(leadErr)
 			cause = l.Err()
 			return leadErr
 		})
@@ -136,6 +145,13 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		if time.Since(began) < time.Second { // a term that is lost at once must not spin
 			c.rest(ctx, 100*time.Millisecond)
 		}
+	}
+}
+
+// termFailed says that what the leader does under h has failed: see queue.Ticket.TermFailed.
+func (h *Hold) termFailed() {
+	if t, ok := h.a.ticket.(*queue.Ticket); ok {
+		t.TermFailed()
 	}
 }
 

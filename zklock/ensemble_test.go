@@ -213,3 +213,29 @@ func heapInUse() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+// Scenario 83: the server was away for longer than a lease lasts, and the work of the lost hold has
+// returned. The client's next call does not wait for the session timeout that a server, when it is
+// back, gives to each session again.
+func TestScenario83_AfterAnOutageOfARealServerTheLostSessionIsClosed(t *testing.T) {
+	const tick = 500 * time.Millisecond
+	e := ensemble.Start(t, 1, ensemble.WithTick(tick))
+	node := e.Nodes[0]
+	timeout := 8 * tick
+	c, err := zklock.Dial(locktest.Soon(t), node.Addr(), zklock.WithSessionTimeout(timeout), zklock.WithTickTime(tick))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	lost := locktest.Lock(t, c.Mutex("/outage"))
+	require.NoError(t, node.Kill())
+	<-lost.Context().Done()
+	require.ErrorIs(t, lost.Unlock(), zklock.ErrLost)
+	again := locktest.LockAside(t, c.Mutex("/outage"))
+	stalls := locktest.Stalls(t)
+	node.Restart(t)
+	back := time.Now()
+	h := again.Result(t)
+	took, stalled := time.Since(back), stalls()
+	locktest.Unlock(t, h)
+	t.Logf("held again %v after the server was back, with a session timeout of %v", locktest.Millis(took), timeout)
+	require.Less(t, took, timeout/2+3*stalled)
+}

@@ -44,24 +44,39 @@ func (w *work) end() {
 	}
 }
 
-// wait waits until no work runs. It returns false if ctx ends first.
-func (w *work) wait(ctx context.Context) bool {
+// isDone reports whether no work runs.
+func (w *work) isDone() bool {
 	w.mu.Lock()
-	if w.running == 0 {
-		w.mu.Unlock()
-		return true
-	}
-	if w.none == nil {
-		w.none = make(chan struct{})
-	}
-	none := w.none
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	return w.running == 0
+}
+
+// wait waits until no work runs. It returns an error if ctx ends first.
+func (w *work) wait(ctx context.Context) error {
 	select {
-	case <-none:
-		return true
+	case <-w.done():
+		return nil
 	case <-ctx.Done():
-		return false
+		return errWorkRuns
 	}
+}
+
+var errWorkRuns = errors.New("work under a lost lock has not returned")
+
+// done returns a channel that is closed once no work runs.
+func (w *work) done() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	none := w.none
+	if none == nil {
+		none = make(chan struct{})
+		w.none = none
+	}
+	if w.running == 0 {
+		close(none)
+		w.none = nil
+	}
+	return none
 }
 
 // keep replaces the session whenever it has ended, until Close, which joins it. The old one is
@@ -108,28 +123,41 @@ func (c *Client) start() (*present, error) {
 }
 
 // closeGivenUp closes a session at the ensemble that is over for this client, so that nobody waits
-// until the ensemble ends it. Nothing may run any more that its locks have protected.
-//
-// If the session was lost, closeGivenUp waits until all its holds have been unlocked, and until the
-// next session shows that a server answers. It gives up when the ensemble has certainly ended the
-// session by itself. If the Client was closed, the contexts of all holds have ended, and a server
-// is only tried for a moment.
-func (c *Client) closeGivenUp(lost *present) {
-	if errors.Is(lost.session.Err(), ErrClosed) {
-		ctx, cancel := context.WithTimeout(context.Background(), closingTime)
-		defer cancel()
-		c.tellNotClosed(lost.session.CloseGivenUp(ctx, ""))
+// until the ensemble ends it. Nothing may run any more that its locks have protected: either all
+// its holds have been unlocked, or the Client was closed, and their contexts have ended.
+func (c *Client) closeGivenUp(given *present) {
+	closed := errors.Is(given.session.Err(), ErrClosed)
+	if !closed && c.closeWhenConnected(given) {
 		return
 	}
+	if !closed && !given.work.isDone() {
+		return // the Client was closed, but after this session was lost, when its work still ran
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closingTime)
+	defer cancel()
+	c.tellNotClosed(given.session.CloseGivenUp(ctx, ""))
+}
+
+// closeWhenConnected is closeGivenUp for a lost session, while the Client is open. It waits until
+// the next session shows that a server answers, and then until all holds of the lost one have been
+// unlocked. It gives up when the ensemble has certainly ended the lost session by itself. It
+// returns false if the Client was closed first.
+func (c *Client) closeWhenConnected(lost *present) bool {
 	next, err := c.await(c.ctx)
 	if err != nil {
-		return // the Client was closed
+		return c.ctx.Err() == nil
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, lost.session.Timeout()+2*lost.session.TickTime())
 	defer cancel()
-	if lost.work.wait(ctx) {
-		c.tellNotClosed(lost.session.CloseGivenUp(ctx, next.Server()))
+	err = lost.work.wait(ctx)
+	if err == nil {
+		err = lost.session.CloseGivenUp(ctx, next.Server())
 	}
+	if err != nil && c.ctx.Err() != nil {
+		return false
+	}
+	c.tellNotClosed(err)
+	return true
 }
 
 // closingTime bounds the attempts to close the session of a Client that was closed while it had no
@@ -192,6 +220,7 @@ func init() {
 		o, err := chosen(opts.([]Option))
 		return o.session, err
 	}
+	unsealed.TermFailed = func(hold any) { hold.(*Hold).termFailed() }
 	unsealed.Session = func(ctx context.Context, client any) (*session.Session, error) {
 		c := client.(*Client)
 		return c.await(ctx)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -130,6 +131,9 @@ func (a *app) attempt(j *job, l *lockFlags, path string, under section) (like sy
 			}
 			j.grace = l.graceOf(s.Timeout())
 			like, err = j.run(h, s.Timeout(), c.SessionStatus().TickTime, append(lockEnvironment(path, h, s.ID()), a.conn.handed...))
+			if l.elect && err != nil && !j.asked {
+				unsealed.TermFailed(h)
+			}
 			return j.started, err
 		})
 	}

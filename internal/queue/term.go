@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -14,91 +15,134 @@ import (
 //
 // The first in line of an election need not lead: its session may be over, or it may be about to
 // step aside. And when it has gone, a candidate that has stepped aside for it has to know whether
-// it has led (recipe/rank.go). So an election's ticket that holds writes twice or three times:
+// it has led (recipe/rank.go). So a ticket that leads makes three writes:
 //
-//   - It announces its term: it replaces its own data by Queue.TermData. Observers take nobody for
-//     the leader who has not announced a term.
-//   - It signs its term: it writes the directory's data as they are, so that only their Mzxid
-//     changes. It does so when it has held for a session timeout, and in the transaction by which
-//     it leaves.
+//   - It announces its term, at once: it replaces its own data by Queue.TermData. Observers take no
+//     candidate for the leader before that.
+//   - It signs its term, when it has held for a session timeout: it writes the directory's data as
+//     they are, so that only their Mzxid changes.
+//   - It signs its term again in the transaction by which it leaves, unless the term has failed.
 //
-// None of the writes delays the hold, since the first two are made in the background. If they are
-// refused, the ticket holds all the same.
+// The first two are made in the background, so that no hold waits for them. If one is refused, the
+// ticket holds all the same, and the log says what that means for others. If the signature of a
+// release is refused, the znode is deleted without it.
 //
-// To write the directory's data as they are, the ticket has to know them. It does if they are
-// empty, as this library makes them: the Stat of the list by which it holds says so. Otherwise it
-// reads them when it has held for a session timeout. A shorter term in such a directory is not
-// signed. Each of these writes has the version that the ticket knows, so it overwrites nothing.
+// No signature overwrites data. Each has the version of the data that it writes again, and is in
+// one transaction with a check or a deletion of the ticket's own znode. So the directory is the one
+// whose data the ticket has read. A release signs only if the directory has no data, as this library
+// makes it: others' data would have to be read, kept and sent again, however long they are.
 
-// term is what a ticket that leads knows of the directory's data. It is guarded by Ticket.mu.
+// term is what a ticket that leads has to write. It is guarded by Ticket.mu.
 type term struct {
-	data    []byte // of the directory
-	version int32  // of data
-	known   bool   // whether data and version are known
-
-	timer *time.Timer // fires when the ticket has held for a session timeout
+	sign    *time.Timer // fires when the ticket has held for a session timeout; nil before it holds
+	dataSet bool        // SetData was called: its data announce the term too
+	failed  bool        // TermFailed was called: the release does not sign
 }
 
-// beginTermLocked announces the term of a ticket that has begun to hold, and has it signed when it
-// has lasted for a session timeout. dir is the directory's Stat by which the ticket holds.
-func (t *Ticket) beginTermLocked(dir dirStat) {
+// beginTermLocked announces the term of a ticket that has begun to hold, and signs it once it has
+// lasted for a session timeout.
+func (t *Ticket) beginTermLocked() {
 	t.s.Go(t.announceTerm)
-	t.term = &term{version: dir.version, known: dir.dataLength == 0}
-	t.term.timer = time.AfterFunc(t.s.Timeout(), func() { t.s.Go(t.signTerm) })
+	t.term.sign = time.AfterFunc(t.s.Timeout(), func() { t.s.Go(t.signTerm) })
 }
 
-// announceTerm replaces the data that the ticket's znode was made with. If they have been replaced
-// already, by an attempt whose reply was lost or by SetData, those are the newer ones.
+// TermFailed says that what the leader does has failed. Its release then does not show that it has
+// led: a release of the program that fails soon after each start must not keep others from leading.
+func (t *Ticket) TermFailed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.term.failed = true
+}
+
+// signsTerm reports whether the entry's release signs its term.
+func (e *entry) signsTerm() bool {
+	t := e.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.term.sign != nil && !t.term.failed && e.phase != onlyDeleted && e.dir.dataLength == 0
+}
+
+// signature returns the operation that signs the entry's term when it leaves.
+func (e *entry) signature() session.Op {
+	t := e.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return session.OpSet{Path: e.q.Dir, Version: e.dir.version}
+}
+
+// announceTerm replaces the data that the ticket's znode was made with. If another client has
+// replaced them since, announceTerm replaces those.
 func (t *Ticket) announceTerm(ctx context.Context) {
 	e := t.entries[0]
-	persist(ctx, func() error {
-		_, err := t.s.Set(ctx, e.node, e.q.TermData, 0)
-		if errors.Is(err, zk.ErrBadVersion) {
+	version := int32(0)
+	t.persistTerm(ctx, "this leader can't announce its term, so others do not see that it leads", func() error {
+		_, err := t.s.Set(ctx, e.node, e.q.TermData, version)
+		if !errors.Is(err, zk.ErrBadVersion) {
+			return err
+		}
+		data, stat, err := t.s.Get(ctx, e.node)
+		if err != nil {
+			return err
+		}
+		version = stat.Version
+		if t.wasDataSet() || bytes.Equal(data, e.q.TermData) { // by SetData, or by a lost attempt
 			return nil
 		}
-		return err
+		return zk.ErrBadVersion
 	})
 }
 
 // signTerm signs the term of a ticket that still holds.
 func (t *Ticket) signTerm(ctx context.Context) {
-	dir := t.entries[0].q.Dir
-	persist(ctx, func() error {
-		if !t.isGuarded() {
-			return nil
-		}
-		data, stat, err := t.s.Get(ctx, dir)
+	e := t.entries[0]
+	t.persistTerm(ctx, "this leader can't sign its term, so its rank may count less for the next one", func() error {
+		data, stat, err := t.s.Get(ctx, e.q.Dir)
 		if err != nil {
 			return err
 		}
-		stat, err = t.s.Set(ctx, dir, data, stat.Version)
-		if err != nil {
-			return err
+		_, err = t.s.Multi(ctx,
+			session.OpCheck{Path: e.node, Version: -1},
+			session.OpSet{Path: e.q.Dir, Data: data, Version: stat.Version})
+		if err == nil {
+			t.noteSigned(stat.Version+1, stat.DataLength)
 		}
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.term.data, t.term.version, t.term.known = data, stat.Version, true
-		return nil
+		return err
 	})
 }
 
-// isGuarded reports whether the ticket holds, and has been guarded.
-func (t *Ticket) isGuarded() bool {
+// noteSigned notes what signTerm has written, for the signature of the release.
+func (t *Ticket) noteSigned(version, dataLength int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.life == guarded
+	dir := &t.entries[0].dir
+	dir.version, dir.dataLength = version, dataLength
 }
 
-// signature returns the operation that signs the entry's term, for the transaction by which its
-// ticket leaves. It returns false if the directory's data are not known.
-func (e *entry) signature() (session.OpSet, bool) {
-	t := e.t
+// persistTerm calls write until it succeeds, or the session is over. If a server refuses it for
+// good, persistTerm logs that, unless the znode is gone, and with it the term.
+func (t *Ticket) persistTerm(ctx context.Context, refused string, write func() error) {
+	var last error
+	persist(ctx, func() error {
+		last = write()
+		return last
+	})
+	if log := t.entries[0].q.Log; log != nil && final(last) && !errors.Is(last, zk.ErrNoNode) {
+		log.Warn("zklock: "+refused, "node", t.entries[0].node, "error", last)
+	}
+}
+
+// noteDataSet notes that SetData is about to replace the data.
+func (t *Ticket) noteDataSet() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.term == nil || !t.term.known {
-		return session.OpSet{}, false
-	}
-	return session.OpSet{Path: e.q.Dir, Data: t.term.data, Version: t.term.version}, true
+	t.term.dataSet = true
+}
+
+// wasDataSet reports whether SetData has been called.
+func (t *Ticket) wasDataSet() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.term.dataSet
 }
 
 // checkTermACL returns an error if an election's access list would refuse its leader's writes.

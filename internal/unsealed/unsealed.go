@@ -12,3 +12,7 @@ var SessionConfig func(options any) (session.Config, error)
 
 // Session returns the whole session of client, a *zklock.Client, as Client.Session does a part of it. Package zklock sets it.
 var Session func(ctx context.Context, client any) (*session.Session, error)
+
+// TermFailed says that what the leader does has failed under hold, a *zklock.Hold of an election: its release is then no sign that
+// somebody has led. Package zklock sets it.
+var TermFailed func(hold any)

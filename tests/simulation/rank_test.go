@@ -20,8 +20,9 @@ import (
 // Scenario 90: processes of higher ranks crash and start again, campaign for a moment and give up,
 // or lead for a moment, all at random. A healthy candidate of rank 0 leads within a bound: what the
 // order of arrival allows, and as much again, which is what the ranks cost. The order of arrival
-// allows a session timeout and two ticks for those in line that have crashed, and as much for each
-// process that crashes as it leads. The bound begins again with each sign that somebody has led.
+// allows a session timeout and two ticks for those in line that have crashed, and for each process
+// that crashes as it leads as much, and the time for which it has led. The bound begins again with
+// each sign that somebody has led.
 func TestAHealthyCandidateLeadsWithinABoundWhateverHigherRanksDo(t *testing.T) {
 	for seed := range uint64(60 / raceFactor) {
 		synctest.Test(t, func(t *testing.T) {
