@@ -3,6 +3,8 @@ package zklock_test
 import (
 	"context"
 	"log/slog"
+	"net"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +17,7 @@ import (
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestAClientThatWasOpenedDuringAnOutageLocksWhenItIsOver(t *testing.T) {
@@ -127,5 +130,23 @@ func TestAChrootThatDoesNotExistIsMadeOnlyWhenAskedFor(t *testing.T) {
 		_, there = srv.Node("/team/a/x/l")
 		require.True(t, there)
 		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l/m/n")))
+	})
+}
+
+// The servers grant more than a tiny timeout, and a client that asks for one reaches them, however
+// slow the network is.
+func TestATinyTimeoutConnectsOverASlowNetwork(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		const roundTrip = 300 * time.Millisecond
+		srv.Inject(fault.Delay(roundTrip))
+		slow := func(network, addr string, limit time.Duration) (net.Conn, error) {
+			time.Sleep(min(limit, roundTrip))
+			if limit < roundTrip {
+				return nil, os.ErrDeadlineExceeded
+			}
+			return srv.Dial(network, addr, limit)
+		}
+		c := locktest.Dial(t, srv, zklock.WithSessionTimeout(100*time.Millisecond), zklock.WithDialer(slow))
+		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/a")))
 	})
 }

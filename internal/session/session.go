@@ -301,6 +301,7 @@ func (s *Session) shutdown() {
 		latest.Fail(failure.ErrClosed)
 	}
 	<-stopped
+	s.dialer.Wait()
 	s.bg.Wait()
 }
 

@@ -34,6 +34,8 @@ type Dialer struct {
 	tried map[string]error
 
 	latest string // the server that failed last
+
+	attempts sync.WaitGroup // of race
 }
 
 // Config says which servers are dialled, and how.
@@ -60,24 +62,53 @@ const (
 
 var ErrStopped = errors.New("session is over")
 
-// limit bounds one try at one server: name look-up and dialling, and then the handshake. It begins
-// with a part of the timeout, so that a holder whose server died can try a few others before its
-// lease expires. If no server has answered, each round doubles it, up to the timeout, after which
-// the lease of a new session would be over. A retained session has no time for that; but its last
-// try has all that is left of the lease.
+// # A search under a deadline
+//
+// A session that is retained has to reach a server while its lease lasts. When its server has fallen
+// silent, little of the lease is left once that has been noticed: 0.4 s at worst. Another server may
+// be silent too. So
+//
+//   - connections are opened to several servers at a time (race): to the next one when the one
+//     before has not answered for overlap. That is what RFC 8305 does for the addresses of a name.
+//   - The handshake goes to one server at a time, since it moves the session, and one that is not
+//     answered shortens the lease. It leaves each server that is still to be tried its share of the
+//     time (share).
+//   - The server that has just failed is tried last.
+//
+// A session that is not retained tries one server after the other. It has time, and a thousand
+// clients that come back at once should not open several connections each.
+
+// usualGrant is the least session timeout that servers usually grant: two ticks of 2 s.
+const usualGrant = 4 * time.Second
+
+const (
+	overlap  = 200 * time.Millisecond
+	minShare = 100 * time.Millisecond // a round trip between continents, or a slow TLS handshake's
+)
+
+// limit bounds one try at one server of a session that is not retained: name look-up and dialling,
+// and then the handshake. It begins with a part of the timeout. If no server has answered, each
+// round doubles it, up to the timeout, after which the lease of a new session would be over. Servers
+// may grant more than a short timeout, so it reaches usualGrant in any case.
 func (d *Dialer) limit() time.Duration {
 	d.mu.Lock()
-	round, others := d.round, len(d.order) > 0
+	round := d.round
 	d.mu.Unlock()
 	least := Attempt(d.Timeout)
-	remaining, retained := d.lease()
-	switch {
-	case !retained:
-		return min(least<<min(max(round-1, 0), 10), max(d.Timeout, least))
-	case others && remaining >= 2*least:
-		return least
+	return min(least<<min(max(round-1, 0), 10), max(d.Timeout, usualGrant))
+}
+
+// share bounds the handshake with one server of a retained session that lasts for left: each server
+// that is still to be tried has an equal share. The last one has all that is left.
+func (d *Dialer) share(left time.Duration) time.Duration {
+	d.mu.Lock()
+	untried := len(d.order)
+	d.mu.Unlock()
+	least := Attempt(d.Timeout)
+	if untried == 0 {
+		return max(left, least)
 	}
-	return max(remaining, least)
+	return max(min(left/time.Duration(untried+1), least), minShare)
 }
 
 // Attempt is the shortest limit of one attempt: see Dialer.limit.
@@ -97,8 +128,9 @@ func (d *Dialer) next() (string, error) {
 		d.round++
 		d.order = slices.Clone(d.Servers)
 		rand.Shuffle(len(d.order), func(i, j int) { d.order[i], d.order[j] = d.order[j], d.order[i] })
-		if last := len(d.order) - 1; d.order[0] == d.latest { // it has just failed: the others come first
-			d.order[0], d.order[last] = d.order[last], d.order[0]
+		last := len(d.order) - 1
+		if i := slices.Index(d.order, d.latest); i >= 0 { // it has just failed: the others come first
+			d.order[i], d.order[last] = d.order[last], d.order[i]
 		}
 	}
 	server := d.order[0]
@@ -116,7 +148,7 @@ func (d *Dialer) next() (string, error) {
 }
 
 // Connect opens a connection to the next server, with a deadline for the handshake; first is called
-// before.
+// before. The server may be a later one, if the session is retained and that one answers first.
 func (d *Dialer) Connect(first func(server string, limit time.Duration) error) (conn net.Conn, server string, limit time.Duration, err error) {
 	if server, err = d.next(); err != nil {
 		return nil, "", 0, err
@@ -126,19 +158,111 @@ func (d *Dialer) Connect(first func(server string, limit time.Duration) error) (
 		d.Failed(server, err)
 		return nil, "", 0, err
 	}
-	if conn, err = d.Open(d.life, server, limit); err == nil {
-		limit = d.limit()
-		if err = conn.SetDeadline(time.Now().Add(limit)); err == nil {
-			return conn, server, limit, nil
-		}
-		if failure.HungUp(err) {
-			err = failure.ErrUnanswered
-		}
-		err = errors.Join(err, conn.Close())
+	if left, retained := d.lease(); retained {
+		conn, server, err = d.race(server, max(left, Attempt(d.Timeout)))
+	} else {
+		conn, err = d.Open(d.life, server, limit)
 	}
-	d.Failed(server, err)
-	return nil, "", 0, err
+	if err == nil {
+		if left, retained := d.lease(); retained {
+			limit = d.share(left)
+		}
+		err = d.bound(conn, limit)
+	}
+	if err != nil {
+		d.Failed(server, err)
+		return nil, "", 0, err
+	}
+	return conn, server, limit, nil
 }
+
+// bound sets the deadline of the handshake on conn. If that fails, it closes conn.
+func (d *Dialer) bound(conn net.Conn, limit time.Duration) error {
+	err := conn.SetDeadline(time.Now().Add(limit))
+	if err == nil {
+		return nil
+	}
+	if failure.HungUp(err) {
+		err = failure.ErrUnanswered
+	}
+	return errors.Join(err, conn.Close())
+}
+
+// opened is the outcome of one attempt to open a connection.
+type opened struct {
+	conn   net.Conn
+	server string
+	err    error
+}
+
+// race opens a connection to server and, whenever the latest one tried has failed or not answered
+// for overlap, to the next one of this round. It returns the first connection that is open, and
+// gives the other attempts up. Each attempt has limit. If all fail, race returns the last error,
+// and its server.
+func (d *Dialer) race(server string, limit time.Duration) (net.Conn, string, error) {
+	ctx, giveUp := context.WithCancel(d.life)
+	defer giveUp()
+	outcomes := make(chan opened)
+	running := 0
+	try := func(server string) {
+		running++
+		d.attempts.Go(func() { d.attempt(ctx, server, limit, outcomes) })
+	}
+	try(server)
+	next := time.NewTicker(overlap)
+	defer next.Stop()
+	for {
+		select {
+		case o := <-outcomes:
+			running--
+			if o.err == nil {
+				return o.conn, o.server, nil
+			}
+			later, found := d.another()
+			if !found && running == 0 {
+				return nil, o.server, o.err
+			}
+			d.Failed(o.server, o.err)
+			if found {
+				try(later)
+				next.Reset(overlap)
+			}
+		case <-next.C:
+			if later, found := d.another(); found {
+				try(later)
+			}
+		case <-d.life.Done():
+			return nil, server, ErrStopped
+		}
+	}
+}
+
+// attempt opens a connection to server, for race. If the race is over by then, it closes it.
+func (d *Dialer) attempt(ctx context.Context, server string, limit time.Duration, outcomes chan<- opened) {
+	conn, err := d.Open(ctx, server, limit)
+	select {
+	case outcomes <- opened{conn, server, err}:
+	case <-ctx.Done():
+		if conn != nil {
+			_ = conn.Close() // nobody needs it
+		}
+	}
+}
+
+// another takes the next server of this round, if there is one.
+func (d *Dialer) another() (server string, found bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.order) == 0 {
+		return "", false
+	}
+	server = d.order[0]
+	d.order = d.order[1:]
+	return server, true
+}
+
+// Wait waits for the attempts that race has given up. Call it when the session has ended.
+func (d *Dialer) Wait() { d.attempts.Wait() }
 
 // Open opens a connection to server, and TLS on it, within limit.
 func (c *Config) Open(ctx context.Context, server string, limit time.Duration) (conn net.Conn, err error) {
@@ -147,7 +271,7 @@ func (c *Config) Open(ctx context.Context, server string, limit time.Duration) (
 	if c.Dial != nil {
 		conn, err = c.custom(ctx, server, limit)
 	} else {
-		conn, err = dialOne(bounded, server)
+		conn, err = dialName(bounded, server)
 	}
 	if err != nil {
 		return nil, dialError(err, limit)
@@ -224,30 +348,6 @@ func (c *Config) custom(ctx context.Context, server string, limit time.Duration)
 		}()
 		return nil, ErrStopped
 	}
-}
-
-// dialOne resolves the name anew and tries its addresses in random order, each with its share of
-// the time: of a name with several addresses, such as a headless Kubernetes service, one dead
-// member must not be the first choice for ever.
-func dialOne(ctx context.Context, server string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(server)
-	if err != nil {
-		return nil, err
-	}
-	addrs, err := net.DefaultResolver.LookupHost(ctx, host)
-	if err != nil {
-		return nil, err
-	}
-	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
-	end, _ := ctx.Deadline() // open has set one
-	for i, addr := range addrs {
-		d := net.Dialer{Timeout: time.Until(end) / time.Duration(len(addrs)-i)}
-		var conn net.Conn
-		if conn, err = d.DialContext(ctx, "tcp", net.JoinHostPort(addr, port)); err == nil {
-			return conn, nil
-		}
-	}
-	return nil, err
 }
 
 // Prefer makes server the first one to be tried, in a dialer that has tried none yet.
