@@ -98,54 +98,74 @@ func (l lock) candidate(value []byte) *lock {
 // retrying can't help (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithMaxWait). Other
 // failures are retried a second later.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, term *Hold) error) error {
-	c := e.c
 	needFunction(lead == nil)
-	for first := true; ; first = false {
+	for isFirst := true; ; isFirst = false {
 		asked := time.Now()
-		_, l, err := e.Campaign(ctx, value)
+		_, term, err := e.Campaign(ctx, value)
 		if err != nil {
 			// A neighbour's znode that blocks the first campaign is probably a mistake, so the
 			// caller should hear of it.
-			passes := errors.Is(err, queue.ErrNeighbour) && (!first || time.Since(asked) > queue.WatchAfter)
-			switch {
-			case hopeless(err) && !passes:
+			passes := errors.Is(err, queue.ErrNeighbour) && (!isFirst || time.Since(asked) > queue.WatchAfter)
+			if err := e.campaignFailed(ctx, err, passes); err != nil {
 				return err
-			case ctx.Err() != nil:
-				return e.fail("run", e.c.ended(ctx, err))
 			}
-			c.log.Warn("zklock: campaign failed; the next one begins in a second", "path", e.path, "error", bare(err))
-			c.rest(ctx, time.Second)
 			continue
 		}
-		var leadErr, cause error // cause: of the term's end, if it ended before lead returned
-		began := time.Now()
-		err = l.do(ctx, func(work context.Context) error {
-			succeeded := false
-			defer func() { // also if lead panics
-				if !succeeded {
-					l.termFailed()
-				}
-			}()
-			leadErr = lead(work, l)
-			succeeded = leadErr == nil || isOnlyEnd(leadErr)
-			cause = l.Err()
-			return leadErr
-		})
-		switch {
-		case cause == nil:
+		again, err := e.leadOnce(ctx, term, lead)
+		if !again {
 			return err
-		case errors.Is(cause, ErrUnlocked): // lead resigned by itself
-			return leadErr
-		case ctx.Err() != nil, errors.Is(cause, ErrClosed):
-			return e.fail("run", e.c.ended(ctx, err))
-		}
-		if leadErr != nil && !isOnlyEnd(leadErr) {
-			c.tell(slog.LevelWarn, "lead failed after its term was lost; the campaign begins again", c.opts.hooks.LeadFailed, l.a.after(leadErr))
-		}
-		if time.Since(began) < time.Second { // a term that is lost at once must not spin
-			c.rest(ctx, 100*time.Millisecond)
 		}
 	}
+}
+
+// campaignFailed returns the error with which Run ends after a campaign failed with err. If another
+// campaign may succeed, it returns nil, a second later. passes says that the reason of err will
+// pass, although err looks hopeless.
+func (e *Election) campaignFailed(ctx context.Context, err error, passes bool) error {
+	switch {
+	case hopeless(err) && !passes:
+		return err
+	case ctx.Err() != nil:
+		return e.fail("run", e.c.ended(ctx, err))
+	}
+	e.c.log.Warn("zklock: campaign failed; the next one begins in a second", "path", e.path, "error", bare(err))
+	e.c.rest(ctx, time.Second)
+	return nil
+}
+
+// leadOnce calls lead for one term, and resigns. It returns true if Run has to campaign again, since
+// the term was lost, and otherwise the error with which Run ends.
+func (e *Election) leadOnce(ctx context.Context, term *Hold, lead func(context.Context, *Hold) error) (again bool, err error) {
+	var leadErr, cause error // cause: of the term's end, if it ended before lead returned
+	began := time.Now()
+	err = term.do(ctx, func(work context.Context) error {
+		succeeded := false
+		defer func() { // also if lead panics
+			if !succeeded {
+				term.termFailed()
+			}
+		}()
+		leadErr = lead(work, term)
+		succeeded = leadErr == nil || isOnlyEnd(leadErr) || ctx.Err() != nil // it was told to leave
+		cause = term.Err()
+		return leadErr
+	})
+	switch {
+	case cause == nil:
+		return false, err
+	case errors.Is(cause, ErrUnlocked): // lead resigned by itself
+		return false, leadErr
+	case ctx.Err() != nil, errors.Is(cause, ErrClosed):
+		return false, e.fail("run", e.c.ended(ctx, err))
+	}
+	if leadErr != nil && !isOnlyEnd(leadErr) {
+		e.c.tell(slog.LevelWarn, "lead failed after its term was lost; the campaign begins again",
+			e.c.opts.hooks.LeadFailed, term.a.after(leadErr))
+	}
+	if time.Since(began) < time.Second { // a term that is lost at once must not spin
+		e.c.rest(ctx, 100*time.Millisecond)
+	}
+	return true, nil
 }
 
 // termFailed says that what the leader does under h has failed: see queue.Ticket.TermFailed.
@@ -227,11 +247,11 @@ func (e *Election) findLeader(ctx context.Context, s *session.Session) (Leader, 
 
 // awaitTerm waits until the first in line, called name, announces that it leads. It returns
 // zk.ErrNoNode if the candidate goes, and ErrNoLeader once patience has fired.
-func (e *Election) awaitTerm(ctx context.Context, s *session.Session, name string, patience <-chan time.Time) (candidate, error) {
+func (e *Election) awaitTerm(ctx context.Context, s *session.Session, name string, patience <-chan time.Time) (firstInLine, error) {
 	for {
 		w, err := s.Watch(ctx, e.path+"/"+name)
 		if err != nil {
-			return candidate{}, err
+			return firstInLine{}, err
 		}
 		c, err := e.read(ctx, s, name)
 		if err != nil || c.leads {
@@ -252,7 +272,7 @@ func (e *Election) awaitTerm(ctx context.Context, s *session.Session, name strin
 		}
 		w.Close()
 		if err != nil {
-			return candidate{}, err
+			return firstInLine{}, err
 		}
 	}
 }
@@ -303,18 +323,18 @@ func (e *Election) first(ctx context.Context, s *session.Session) (string, error
 	return queue.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
 }
 
-// candidate is the first in line of an election.
-type candidate struct {
+// firstInLine is the first in line of an election.
+type firstInLine struct {
 	Leader
 	leads bool  // whether it has announced its term
 	mzxid int64 // of the write that set its value
 }
 
-// read returns the first in line, called name.
-func (e *Election) read(ctx context.Context, s *session.Session, name string) (candidate, error) {
+// read reads the znode called name, which was the first in line by the latest list.
+func (e *Election) read(ctx context.Context, s *session.Session, name string) (firstInLine, error) {
 	n, err := queue.ReadChild(ctx, s, e.path, name)
 	if err != nil {
-		return candidate{}, err
+		return firstInLine{}, err
 	}
 	id := contender.Parse(n.Data)
 	leader := Leader{
@@ -327,5 +347,5 @@ func (e *Election) read(ctx context.Context, s *session.Session, name string) (c
 		Session: n.Stat.EphemeralOwner,
 		Since:   time.UnixMilli(n.Stat.Ctime),
 	}
-	return candidate{leader, id.Leads(), n.Stat.Mzxid}, nil
+	return firstInLine{leader, id.Leads(), n.Stat.Mzxid}, nil
 }

@@ -77,7 +77,7 @@ func (o *observer) look(ctx context.Context, s *session.Session, name string) (a
 	w := ws[0]
 	defer w.Close() // also when yield panics
 	if w.Exists {
-		var c candidate
+		var c firstInLine
 		if c, err = o.e.read(ctx, s, name); err == nil {
 			if o.showFirst(c); !o.stopped {
 				err = o.sleep(ctx, s, w)
@@ -95,7 +95,7 @@ func (o *observer) look(ctx context.Context, s *session.Session, name string) (a
 }
 
 // showFirst yields the first in line if it leads, and otherwise that there is no leader.
-func (o *observer) showFirst(c candidate) {
+func (o *observer) showFirst(c firstInLine) {
 	if c.leads {
 		o.show(c.Leader, c.mzxid)
 	} else {

@@ -43,20 +43,23 @@ type setting struct{ tick, timeout time.Duration }
 
 var settings = []setting{{2 * time.Second, 10 * time.Second}, {2 * time.Second, 4 * time.Second}, {time.Second, 4 * time.Second}}
 
-// trouble is what happens to a leader, or to a server. After some, the leader is to stay.
+// trouble is what happens to a leader, or to a server. After some, the leader is to stay. An outage ends before strike returns, and the
+// time counts from then on, until any candidate leads.
 type trouble struct {
 	name   string
 	strike func(r *rig, leader *candidate) error
 	stays  bool
+	outage bool
 }
 
 var troubles = []trouble{
-	{"the leader gets SIGTERM, and resigns", func(_ *rig, l *candidate) error { return l.signal(syscall.SIGTERM) }, false},
-	{"it is killed (SIGKILL)", func(_ *rig, l *candidate) error { return l.signal(syscall.SIGKILL) }, false},
-	{"its network is cut", func(_ *rig, l *candidate) error { l.cut(); return nil }, false},
-	{"it is frozen (SIGSTOP)", func(_ *rig, l *candidate) error { return l.signal(syscall.SIGSTOP) }, false},
-	{"a server that follows is killed", func(r *rig, _ *candidate) error { return r.kill("follower") }, true},
-	{"ZooKeeper's leader is killed", func(r *rig, _ *candidate) error { return r.kill("leader") }, true},
+	{"the leader gets SIGTERM, and resigns", func(_ *rig, l *candidate) error { return l.signal(syscall.SIGTERM) }, false, false},
+	{"it is killed (SIGKILL)", func(_ *rig, l *candidate) error { return l.signal(syscall.SIGKILL) }, false, false},
+	{"its network is cut", func(_ *rig, l *candidate) error { l.cut(); return nil }, false, false},
+	{"it is frozen (SIGSTOP)", func(_ *rig, l *candidate) error { return l.signal(syscall.SIGSTOP) }, false, false},
+	{"a server that follows is killed", func(r *rig, _ *candidate) error { return r.kill("follower") }, true, false},
+	{"ZooKeeper's leader is killed", func(r *rig, _ *candidate) error { return r.kill("leader") }, true, false},
+	{"the ensemble was away for 8 s", func(r *rig, _ *candidate) error { return r.away(8 * time.Second) }, false, true},
 }
 
 func run(ctx context.Context) error {
@@ -107,6 +110,17 @@ func (r *rig) kill(mode string) error {
 		return fmt.Errorf("no server is a %s", mode)
 	}
 	return r.e.Nodes[i].Kill()
+}
+
+// away kills all servers, and returns when they serve again, which is after d at the earliest.
+func (r *rig) away(d time.Duration) error {
+	for _, n := range r.e.Nodes {
+		if err := n.Kill(); err != nil {
+			return err
+		}
+	}
+	time.Sleep(d)
+	return r.e.Revive(time.Minute)
 }
 
 // candidate is a process that campaigns, with proxies of its own.
@@ -269,7 +283,7 @@ func (r *rig) round(ctx context.Context, t trouble, s setting, path string, elec
 		c, err := r.start(fmt.Sprint(path, i), s.timeout)
 		first = append(first, c)
 		if err == nil {
-			_, err = await(ctx, c.leads, patience)
+			_, err = await(ctx, patience, c.leads)
 		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("the first candidate: %w", err)
@@ -287,15 +301,22 @@ func (r *rig) round(ctx context.Context, t trouble, s setting, path string, elec
 	}
 	began := time.Now()
 	for i, leader := range first {
-		if t.stays && i > 0 {
+		if (t.stays || t.outage) && i > 0 {
 			break // it strikes a server, and so all of them
 		}
 		if err := t.strike(r, leader); err != nil {
 			return nil, 0, err
 		}
 	}
+	if t.outage {
+		began = time.Now()
+	}
 	for i, next := range second {
-		led, err := await(ctx, next.leads, time.Until(began.Add(patience)))
+		leads := []<-chan time.Time{next.leads}
+		if t.outage {
+			leads = append(leads, first[i].leads)
+		}
+		led, err := await(ctx, time.Until(began.Add(patience)), leads...)
 		switch {
 		case err == nil:
 			took = append(took, led.Sub(began))
@@ -310,11 +331,14 @@ func (r *rig) round(ctx context.Context, t trouble, s setting, path string, elec
 	return took, stayed, nil
 }
 
-func await(ctx context.Context, said <-chan time.Time, atMost time.Duration) (time.Time, error) {
+// await returns what the first of one or two candidates says.
+func await(ctx context.Context, atMost time.Duration, said ...<-chan time.Time) (time.Time, error) {
 	limit := time.NewTimer(max(atMost, 0))
 	defer limit.Stop()
 	select {
-	case at := <-said:
+	case at := <-said[0]:
+		return at, nil
+	case at := <-said[len(said)-1]:
 		return at, nil
 	case <-limit.C:
 		return time.Time{}, fmt.Errorf("does not lead within %v", atMost.Round(time.Millisecond))
