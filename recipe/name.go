@@ -17,8 +17,6 @@ import (
 //
 // Names of other clients are understood: only the label and the number behind it count.
 
-const digits = "0123456789"
-
 // Name is a contender as its znode's name shows it.
 type Name struct {
 	Kind    Kind
@@ -45,7 +43,7 @@ func (n Name) Label() string {
 // Parse reads a contender's name; false for any other name, which this library ignores. The number has 32 bits and exactly
 // the form that servers write, "%010d": ten digits, or a sign and nine or ten.
 func Parse(name string) (Name, bool) {
-	i := len(strings.TrimRight(name, digits))
+	i := beforeDigits(name)
 	// The last character of "lock-" may also be a sign: the labels are tried first without a sign, then with one.
 	for sign := range 2 {
 		if sign > i || sign == 1 && name[i-1] != '-' {
@@ -78,10 +76,19 @@ func labelled(text string) Name {
 	return Name{}
 }
 
+// beforeDigits returns the length of text without the digits at its end.
+func beforeDigits(text string) int {
+	i := len(text)
+	for i > 0 && '0' <= text[i-1] && text[i-1] <= '9' {
+		i--
+	}
+	return i
+}
+
 // cutNumber cuts a number from 1 to most, and a hyphen behind it, off the end of text. 0: there is none.
 func cutNumber(text string, most int) (before string, n int) {
 	rest, ok := strings.CutSuffix(text, "-")
-	before = strings.TrimRight(rest, digits)
+	before = rest[:beforeDigits(rest)]
 	if n, err := strconv.Atoi(rest[len(before):]); ok && err == nil && n <= most {
 		return before, n
 	}

@@ -147,6 +147,7 @@ func FuzzNumber(f *testing.F) {
 		f.Add(name)
 	}
 	rule := regexp.MustCompile(`(?s)^.*(lock-|__lock__|__READ__|__WRIT__|__rlock__|-lease-([0-9]+)-)(-?[0-9]{9,10})$`)
+	ranked := regexp.MustCompile(`(?s)-rank-([0-9]+)(?:-([0-9]+))?-$`)
 	f.Fuzz(func(t *testing.T, name string) {
 		got, ok := recipe.Parse(name)
 		want := false
@@ -160,6 +161,15 @@ func FuzzNumber(f *testing.F) {
 			}
 			if want && ok {
 				require.Equal(t, int32(n), got.Number, "%q", name)
+				rank, since := 0, 0
+				if r := ranked.FindStringSubmatch(strings.TrimSuffix(name, m[1]+m[3])); r != nil && m[2] == "" {
+					first, err := strconv.ParseInt(r[1], 10, 32)
+					second, err2 := strconv.ParseInt("0"+r[2], 10, 32)
+					if err == nil && err2 == nil {
+						rank, since = int(first), int(second)
+					}
+				}
+				require.Equal(t, []int{rank, since}, []int{got.Rank, got.Since}, "%q", name)
 			}
 		}
 		require.Equal(t, want, ok, "%q", name)

@@ -69,13 +69,19 @@ const MaxRank = math.MaxInt32
 
 const rankLabel = "rank-"
 
-// rankOf reads rank and arrival from the end of text, which stands before a name's label.
+// rankOf reads rank and arrival from the end of text, which stands before a name's label: the text
+// ends with "-rank-7-" or "-rank-7-9-".
 func rankOf(text string) (rank, since int) {
-	i := strings.LastIndex(text, "-"+rankLabel)
-	if i < 0 {
+	// From the end, since most names have no rank.
+	i := len(text)
+	for i > 0 && (text[i-1] == '-' || '0' <= text[i-1] && text[i-1] <= '9') {
+		i--
+	}
+	before, text := text[:i], text[i:] // "…-rank" and "-7-9-"
+	if !strings.HasSuffix(before, "-rank") || len(text) < len("-7-") || text[0] != '-' {
 		return 0, 0
 	}
-	text, isRank := strings.CutSuffix(text[i+1+len(rankLabel):], "-")
+	text, isRank := strings.CutSuffix(text[1:], "-")
 	first, second, steppedAside := strings.Cut(text, "-")
 	rank, ok := number32(first)
 	if steppedAside && ok {

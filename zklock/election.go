@@ -200,7 +200,7 @@ type Leader struct {
 	Token   Token
 	Node    string    // its znode
 	Session int64     // the ZooKeeper session that owns it
-	Since   time.Time // when it entered the line, by the ensemble's clock
+	Since   time.Time // when it entered the line, or last stepped aside, by the ensemble's clock
 }
 
 // Leader returns the candidate that leads. It returns ErrNoLeader if there is none. A candidate

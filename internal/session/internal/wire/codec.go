@@ -210,7 +210,8 @@ func (d *Decoder) stringBytes() []byte {
 	return d.take(int(n))
 }
 
-// Names reads the names of a znode's children; no server has an empty one.
+// Names reads the names of a znode's children; no server has an empty one. They share the memory of
+// one string: a caller that keeps one of many has to clone it.
 func (d *Decoder) Names() []string {
 	n := d.Int()
 	if n == -1 || n == 0 || d.Err != nil {
@@ -221,13 +222,15 @@ func (d *Decoder) Names() []string {
 		return nil
 	}
 	names := make([]string, n)
+	all := string(d.B) // one allocation for all names
 	for i := range names {
 		name := d.take(int(d.Int()))
 		if len(name) == 0 {
 			d.Err = ErrShort
 			return nil
 		}
-		names[i] = string(name)
+		end := len(all) - len(d.B)
+		names[i] = all[end-len(name) : end]
 	}
 	return names
 }
