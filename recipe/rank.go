@@ -15,8 +15,9 @@ import (
 //     depends on ranks.
 //   - Of two candidates, the one of higher rank goes before the other. Of two with equal ranks, the
 //     one that first arrived earlier does (Name.Arrival).
-//   - A candidate that has become the first steps aside if one behind it goes before it: it
-//     leaves, and enters again at the end of the line. Its new name keeps its first arrival.
+//   - A candidate that has become the first steps aside if one behind it goes before it: it leaves
+//     its place for one at the end of the line, in one transaction. Its new name keeps its first
+//     arrival.
 //   - It steps aside once in a vacancy. If it becomes the first again in the same vacancy, it
 //     leads.
 //

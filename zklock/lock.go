@@ -219,8 +219,10 @@ func (l *lock) queueUp(ctx context.Context, w *waiting) (ticket, error) {
 
 // obtain returns a ticket that holds. If its session ends, it queues again in the next one.
 func (l *lock) obtain(ctx context.Context, call LockInfo, caller queue.Caller) (t *queue.Ticket, err error) {
-	var aside queue.LineError // the place of a candidate that has stepped aside, until it has entered again
+	var aside queue.LineError // the place of a candidate that steps aside, until it has entered again
+	var before *queue.Ticket  // the ticket of that place
 	defer func() {
+		l.giveUpBefore(ctx, before)
 		if err != nil && aside.Ahead > 0 && errors.Is(err, ctx.Err()) && !errors.As(err, new(queue.LineError)) {
 			err = fmt.Errorf("%w, %w", err, aside)
 		}
@@ -236,17 +238,16 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, caller queue.Caller) (
 		}
 		if call.Try {
 			t, err = queue.Try(ctx, s, queues...)
-		} else if t, err = queue.Enter(ctx, s, queues...); err == nil {
-			if err = t.Wait(ctx); err != nil {
-				l.c.giveUp(ctx, t)
-			}
+		} else {
+			t, err = l.enterAndWait(ctx, s, before, queues)
+			before = nil
 		}
 		switch {
 		case err == nil:
 			return t, nil
 		case errors.Is(err, queue.ErrOutranked):
 			errors.As(err, &aside)
-			queues[0].Since = t.Arrival()
+			before = t
 			continue // at the end of the line
 		case errors.Is(err, ErrSessionFull):
 			return nil, fmt.Errorf("%w: open another Client for more locks", err)
@@ -255,8 +256,34 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, caller queue.Caller) (
 		case ctx.Err() != nil, l.c.ctx.Err() != nil, errors.Is(err, ErrAuth): // the next session would not do
 			return nil, l.c.ended(ctx, err)
 		}
-		aside, queues[0].Since = queue.LineError{}, 0
+		aside = queue.LineError{}
 		caller.Retried(err) // our session is over, or our znode is gone: take another place
+	}
+}
+
+// enterAndWait enters the queues, or steps aside with before, and waits. If the new ticket is
+// outranked, enterAndWait returns it with the error. After any other error there is none.
+func (l *lock) enterAndWait(ctx context.Context, s *session.Session, before *queue.Ticket, queues []queue.Queue) (t *queue.Ticket, err error) {
+	if before == nil {
+		t, err = queue.Enter(ctx, s, queues...)
+	} else {
+		t, err = queue.StepAside(ctx, before)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = t.Wait(ctx)
+	if err != nil && !errors.Is(err, queue.ErrOutranked) {
+		l.c.giveUp(ctx, t)
+		return nil, err
+	}
+	return t, err
+}
+
+// giveUpBefore gives up the old ticket of a candidate that steps aside, if there is one.
+func (l *lock) giveUpBefore(ctx context.Context, before *queue.Ticket) {
+	if before != nil {
+		l.c.giveUp(ctx, before)
 	}
 }
 

@@ -24,6 +24,7 @@ type Batch struct {
 	s     *Session
 	share func(*pipeline.Request) // see Grouped; if nil, none may share
 	asks  []answerable
+	room  [2]answerable // for asks, if they are few
 }
 
 // Batch returns an empty batch.
@@ -48,6 +49,9 @@ func (b *Batch) Do(ctx context.Context) error {
 func added[T any](b *Batch, a *Result[T]) *Result[T] {
 	if b.share != nil && a.r != nil {
 		b.share(a.r)
+	}
+	if b.asks == nil {
+		b.asks = b.room[:0]
 	}
 	b.asks = append(b.asks, a)
 	return a

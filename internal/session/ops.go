@@ -112,7 +112,7 @@ func (s *Session) delete(path string, version int32) *Result[None] {
 	a := ask(s, wire.OpDelete, "delete", path, func(b []byte) []byte { return wire.AppendInt(wire.AppendString(b, s.cfg.join(path)), version) },
 		nothing)
 	if a.r != nil {
-		a.r.Touches = []pipeline.Touch{{Path: path, Effect: pipeline.Deletes}}
+		a.r.AddTouch(path, pipeline.Deletes)
 	}
 	return a
 }
@@ -265,7 +265,7 @@ func checkCreate(path string, mode Mode) error {
 }
 
 func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk.ACL) *Result[Created] {
-	a := &Result[Created]{r: pipeline.NewRequest(opOf(mode), "create", path)}
+	a := newResult[Created](opOf(mode), "create", path)
 	appendCreate(a.r, full, path, data, mode, acl)
 	a.decode = func() (Created, error) {
 		made, err := s.decodeCreated(a.r)
@@ -278,7 +278,7 @@ func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk
 // appendCreate encodes a create, whose opcode is in the frame already.
 func appendCreate(r *pipeline.Request, full, path string, data []byte, mode Mode, acl []zk.ACL) {
 	r.Frame = wire.AppendInt(wire.AppendACL(wire.AppendBytes(wire.AppendString(r.Frame, full), data), acl), int32(mode))
-	r.Touches = append(r.Touches, pipeline.Touch{Path: path, Effect: effectOf(mode)})
+	r.AddTouch(path, effectOf(mode))
 }
 
 func (s *Session) decodeCreated(r *pipeline.Request) (Created, error) {

@@ -12,9 +12,22 @@ type Result[T any] struct {
 	Value T     // the server's answer; zero if Err is set, except for a Multi
 	Err   error // why the request failed
 
-	r      *pipeline.Request // nil if it was refused before any I/O, with Err
+	r      *pipeline.Request     // nil if it was refused before any I/O, with Err
+	read   func(*wire.Decoder) T // decodes the reply's body; nil if decode decodes the reply
 	decode func() (T, error)
-	d      wire.Decoder // used by decode; a field, to save an allocation
+	d      wire.Decoder // used by decode and read; a field, to save an allocation
+}
+
+// newResult returns the Result of a new request, whose frame still lacks its body. A lock makes
+// several of them, so both are one allocation.
+func newResult[T any](op int32, name, path string) *Result[T] {
+	both := &struct {
+		result  Result[T]
+		request pipeline.Request
+	}{}
+	both.request.Init(op, name, path)
+	both.result.r = &both.request
+	return &both.result
 }
 
 type answerable interface {
@@ -29,12 +42,30 @@ func (a *Result[T]) resolve(s *Session, noReply error) error {
 	switch {
 	case a.r == nil:
 	case a.r.HasReply():
-		a.Value, a.Err = a.decode()
+		a.Value, a.Err = a.decodeReply(s)
 	default:
 		a.Err = noReply
 		s.ephemerals.Unanswered(a.r)
 	}
 	return a.Err
+}
+
+// decodeReply decodes the reply.
+func (a *Result[T]) decodeReply(s *Session) (v T, err error) {
+	if a.read == nil {
+		return a.decode()
+	}
+	err = a.r.Result(&a.d)
+	s.ephemerals.Answered(a.r, err, nil)
+	if err != nil {
+		return v, err
+	}
+	v = a.read(&a.d)
+	if a.d.Err != nil {
+		var zero T
+		return zero, a.r.Garbled(a.d.Err)
+	}
+	return v, nil
 }
 
 func (s *Session) do(ctx context.Context, asks ...answerable) error {
@@ -63,19 +94,8 @@ func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byt
 	if err := checkNamed(path); err != nil {
 		return &Result[T]{Err: err}
 	}
-	a := &Result[T]{r: pipeline.NewRequest(op, name, path)}
+	a := newResult[T](op, name, path)
 	a.r.Frame = body(a.r.Frame)
-	a.decode = func() (v T, err error) {
-		err = a.r.Result(&a.d)
-		s.ephemerals.Answered(a.r, err, nil)
-		if err != nil {
-			return v, err
-		}
-		if v = read(&a.d); a.d.Err != nil {
-			var zero T
-			return zero, a.r.Garbled(a.d.Err)
-		}
-		return v, nil
-	}
+	a.read = read
 	return a
 }

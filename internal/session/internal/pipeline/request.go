@@ -47,7 +47,8 @@ type Request struct {
 	shares  int        // how often it may still share a request with others: see group.go
 	members []*Request // the writes of a group, or the lists of a multiRead; otherwise nil
 
-	Touches []Touch // one for each operation of a create, delete or multi; otherwise nil
+	Touches   []Touch  // one for each operation of a create, delete or multi; otherwise nil
+	touchRoom [1]Touch // for the only one
 
 	// Room for its ephemeral znodes: see package ephemeral. Used by the goroutine that runs the
 	// request.
@@ -61,10 +62,26 @@ const frameRoom = 256
 
 // NewRequest returns a request whose frame still lacks its body.
 func NewRequest(op int32, name, path string) *Request {
-	r := &Request{Op: op, name: name, Path: path, done: make(chan struct{})}
+	r := &Request{}
+	r.Init(op, name, path)
+	return r
+}
+
+// Init is NewRequest for a request that is part of something else. The request must not be copied
+// from then on.
+func (r *Request) Init(op int32, name, path string) {
+	r.Op, r.name, r.Path = op, name, path
+	r.done = make(chan struct{})
 	r.Repeatable = !wire.ThroughLeader(op) || op == wire.OpSync
 	r.Frame = wire.AppendHeader(r.room[:0], op)
-	return r
+}
+
+// AddTouch notes what an operation of the request does to the znode path.
+func (r *Request) AddTouch(path string, effect Effect) {
+	if r.Touches == nil {
+		r.Touches = r.touchRoom[:0]
+	}
+	r.Touches = append(r.Touches, Touch{Path: path, Effect: effect})
 }
 
 // Unawaited returns a repeatable request for which no call waits.
