@@ -28,7 +28,8 @@
  * Parameters: N clients; SLOTS znodes a client (2: one in a session that was given up, one in the next); LAG; MARKS=1: a
  * holder that has waited leaves by a transaction whose first operation tells its successor that it did hold; RANKS=1: the
  * clients are candidates, of ranks 0, 1, 1 (see RANK), and who is first while another one goes before it steps aside, once
- * for each sign of a term; LIVE=1: client 0 gives nothing up, and the others begin a call only while nobody else has
+ * for each sign of a term (by two transactions, as a client does whose one transaction is refused: more can come in
+ * between); LIVE=1: client 0 gives nothing up, and the others begin a call only while nobody else has
  * something to do, since no schedule is to starve a client; CUT,
  * GIVEUP, LOSE, FORCE, KILL: 0 leaves out broken connections, cancelled calls, sessions given up, znodes removed by
  * force, sessions ended by force. CALLS and FAULTS bound how many there are in a run; then every run has to end (there is
