@@ -38,9 +38,10 @@ import (
 // shows it to be the first has both. It also shows all that came before the deletion of the
 // candidate's last predecessor, and a leader that signs has a znode.
 //
-// A term leaves no sign if it fails within a session timeout: by a crash, or since the function of
-// Election.Run, or the command of zklock elect, has returned an error. A release that fails a second
-// after it has come to lead, again and again, must not keep a healthy candidate waiting either.
+// A term leaves no sign if it fails within a session timeout: by a crash, or since the function
+// of Election.Run, or the command of zklock elect, has returned an error. A release that fails a
+// second after it has come to lead, again and again, must not keep a healthy candidate waiting
+// either.
 //
 // These leave no sign either: a short term in a directory with data of another program, or whose
 // leader has no connection when it resigns; a leader that may not write the directory's data; and

@@ -9,7 +9,8 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-// Whatever number a candidate has, its next name says that it has stepped aside, and keeps its rank.
+// Whatever number a candidate has, its next name says that it has stepped aside, and keeps its
+// rank.
 func TestACandidateThatHasSteppedAsideDoesSoOnceForEachSign(t *testing.T) {
 	for _, number := range []int32{0, 5, 3<<29 - 1, 3 << 29, math.MaxInt32, math.MinInt32, -100, -1} {
 		first := recipe.Name{Kind: recipe.Lock, Number: number, Rank: 7}

@@ -24,9 +24,9 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// A holder that crashes or is stopped has to be a separate process: the test binary, started again with childEnv set, takes a
-// lock and plays the part that the variable names. It reports to its test in lines of JSON, and ends when its standard input is
-// closed.
+// A holder that crashes or is stopped has to be a separate process: the test binary, started
+// again with childEnv set, takes a lock and plays the part that the variable names. It reports to
+// its test in lines of JSON, and ends when its standard input is closed.
 
 // childEnv names the part that the test binary plays instead of running tests.
 const childEnv = "ZKLOCK_TEST_CHILD"
@@ -81,7 +81,8 @@ func playChild(role string) int {
 	if err := say.Encode(word); err != nil {
 		return 1
 	}
-	// Wait until the test has read the report: it closes standard input then, which also happens when the test ends.
+	// Wait until the test has read the report: it closes standard input then, which also happens
+	// when the test ends.
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return 1
 	}
@@ -138,7 +139,8 @@ func childLead(ctx context.Context, c *zklock.Client, o childOrders, say func(ch
 	return w, c.Close()
 }
 
-// childLook reads the clock until the process has been stopped, then checks its context, and then tries to write.
+// childLook reads the clock until the process has been stopped, then checks its context, and then
+// tries to write.
 func childLook(o childOrders, h *zklock.Hold) (w childWord) {
 	clock := time.NewTicker(childClock)
 	defer clock.Stop()
@@ -160,8 +162,8 @@ func childLook(o childOrders, h *zklock.Hold) (w childWord) {
 	return w
 }
 
-// childWrite writes until a write is refused because the lock is lost. The stop may come at any point, also during a write, whose
-// outcome is then unknown; the next one is refused.
+// childWrite writes until a write is refused because the lock is lost. The stop may come at any
+// point, also during a write, whose outcome is then unknown; the next one is refused.
 func childWrite(o childOrders, h *zklock.Hold) (w childWord) {
 	for began := time.Now(); !w.Lost && time.Since(began) < locktest.Bound; {
 		began := time.Now()
@@ -178,7 +180,8 @@ func childWrite(o childOrders, h *zklock.Hold) (w childWord) {
 	return w
 }
 
-// childLoop is the usual worker loop, in two variants: one checks Err, one selects on Done. An item takes a millisecond.
+// childLoop is the usual worker loop, in two variants: one checks Err, one selects on Done. An
+// item takes a millisecond.
 func childLoop(ctx context.Context, c *zklock.Client, o childOrders, say func(childWord) error) (w childWord, err error) {
 	var both sync.WaitGroup
 	var stopped, items [2]atomic.Int64
@@ -232,7 +235,8 @@ type crashChild struct {
 	Hello childWord // its report when it got the lock
 }
 
-// crashStart starts a child and waits until it holds its lock, or is about to campaign. It is killed with the test at the latest.
+// crashStart starts a child and waits until it holds its lock, or is about to campaign. It is
+// killed with the test at the latest.
 func crashStart(tb testing.TB, role string, o childOrders) (*crashChild, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -273,7 +277,8 @@ func crashStart(tb testing.TB, role string, o childOrders) (*crashChild, error) 
 	return c, err
 }
 
-// Listen waits for the child's next report. The child bounds everything that it does before a report.
+// Listen waits for the child's next report. The child bounds everything that it does before a
+// report.
 func (c *crashChild) Listen() (w childWord, err error) {
 	if !c.words.Scan() {
 		return w, fmt.Errorf("the child is gone: %w", errors.Join(io.ErrUnexpectedEOF, c.words.Err()))

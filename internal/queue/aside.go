@@ -8,16 +8,16 @@ import (
 
 // # How a candidate steps aside
 //
-// One transaction makes the new znode, at the end of the line, and deletes the old one. So when the
-// next in line learns that the old one has gone, and steps aside too, the new one is before its own:
-// candidates that step aside one after the other keep their order.
+// One transaction makes the new znode, at the end of the line, and deletes the old one. So when
+// the next in line learns that the old one has gone, and steps aside too, the new one is before
+// its own: candidates that step aside one after the other keep their order.
 //
 // If the transaction is refused, since another client has deleted the old znode, or it may not be
 // deleted, the new znode is made alone, and the old one is left as any other.
 
 // StepAside gives up old, the ticket of an election's candidate for which Wait has returned
-// ErrOutranked, and enters again at the end of the line with its arrival. Call Wait next. Errors are
-// those of Enter. In any case old is left.
+// ErrOutranked, and enters again at the end of the line with its arrival. Call Wait next. Errors
+// are those of Enter. In any case old is left.
 func StepAside(ctx context.Context, old *Ticket) (*Ticket, error) {
 	q := *old.entries[0].q
 	q.Since = old.Arrival()
@@ -48,8 +48,8 @@ func (t *Ticket) createForOld(ctx context.Context, e *entry) error {
 	return err
 }
 
-// replaceOld notes that the transaction that made our znode has deleted the old one. It does nothing
-// for a ticket that replaces none.
+// replaceOld notes that the transaction that made our znode has deleted the old one. It does
+// nothing for a ticket that replaces none.
 func (t *Ticket) replaceOld() {
 	if t.old == nil {
 		return

@@ -28,9 +28,10 @@ import (
 // release is refused, the znode is deleted without it.
 //
 // No signature overwrites data. Each has the version of the data that it writes again, and is in
-// one transaction with a check or a deletion of the ticket's own znode. So the directory is the one
-// whose data the ticket has read. A release signs only if the directory has no data, as this library
-// makes it: others' data would have to be read, kept and sent again, however long they are.
+// one transaction with a check or a deletion of the ticket's own znode. So the directory is the
+// one whose data the ticket has read. A release signs only if the directory has no data, as this
+// library makes it: others' data would have to be read, kept and sent again, however long they
+// are.
 
 // term is what a ticket that leads has to write. It is guarded by Ticket.mu.
 type term struct {
@@ -75,7 +76,8 @@ func (e *entry) signature() session.Op {
 func (t *Ticket) announceTerm(ctx context.Context) {
 	e := t.entries[0]
 	version := int32(0)
-	t.persistTerm(ctx, "this leader can't announce its term, so others do not see that it leads", func() error {
+	const refused = "this leader can't announce its term, so others do not see that it leads"
+	t.persistTerm(ctx, refused, func() error {
 		_, err := t.s.Set(ctx, e.node, e.q.TermData, version)
 		if !errors.Is(err, zk.ErrBadVersion) {
 			return err
@@ -95,7 +97,8 @@ func (t *Ticket) announceTerm(ctx context.Context) {
 // signTerm signs the term of a ticket that still holds.
 func (t *Ticket) signTerm(ctx context.Context) {
 	e := t.entries[0]
-	t.persistTerm(ctx, "this leader can't sign its term, so its rank may count less for the next one", func() error {
+	const refused = "this leader can't sign its term, so ranks may not decide who leads next"
+	t.persistTerm(ctx, refused, func() error {
 		data, stat, err := t.s.Get(ctx, e.q.Dir)
 		if err != nil {
 			return err

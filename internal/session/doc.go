@@ -44,11 +44,12 @@
 //	watch      the watches, and what a new server has to be asked for
 //	ephemeral  the room for ephemeral znodes
 //
-// Here they are put together: session.go has the life, changes.go who is told of it, connevents.go
-// what a connection reports (link.Owner), deliver.go what is sent again, heartbeat.go what keeps
-// the lease, givenup.go what closes a session that was lost, and ops.go, multi.go, batch.go,
-// below.go and watching.go the operations. result.go makes a call of a request, config.go checks what Open is told, and probing.go asks one server
-// outside the session.
+// Here they are put together: session.go has the life, changes.go who is told of it,
+// connevents.go what a connection reports (link.Owner), deliver.go what is sent again,
+// heartbeat.go what keeps the lease, givenup.go what closes a session that was lost, and ops.go,
+// multi.go, batch.go, below.go and watching.go the operations. result.go makes a call of a
+// request, config.go checks what Open is told, and probing.go asks one server outside the
+// session.
 //
 // A connected session has four goroutines; a Logger or OnState adds a fifth. Close joins them and
 // those of Session.Go, but not a call of the user's dialer that has not returned: a connection that

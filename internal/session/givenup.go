@@ -59,13 +59,16 @@ func (s *Session) CloseGivenUp(ctx context.Context, first string) error {
 			d.Failed(server, err)
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("session: closing the session %#x that was given up: %w", s.ID(), d.Report())
+			const doing = "session: closing the session %#x that was given up: %w"
+			return fmt.Errorf(doing, s.ID(), d.Report())
 		}
 	}
 }
 
 // closeOn takes the session over on socket, and closes it, within limit.
-func (s *Session) closeOn(ctx context.Context, socket net.Conn, server string, limit time.Duration) error {
+func (s *Session) closeOn(
+	ctx context.Context, socket net.Conn, server string, limit time.Duration,
+) error {
 	attempt, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	c := &closer{s: s, limit: limit, request: pipeline.NewRequest(wire.OpClose, "close", "")}

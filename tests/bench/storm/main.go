@@ -1,5 +1,6 @@
-// Command storm measures how a thousand clients come back after an outage of all servers: how long it takes until each has all its locks
-// again, over how many connections and with how many requests. The clients are in this process, and each has a session of its own.
+// Command storm measures how a thousand clients come back after an outage of all servers: how
+// long it takes until each has all its locks again, over how many connections and with how many
+// requests. The clients are in this process, and each has a session of its own.
 //
 //	go run ./storm                                # the installed ZooKeeper, three servers
 //	go run ./storm -connections 60 -clients 50    # servers that accept 60 connections from one address

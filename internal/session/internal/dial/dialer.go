@@ -64,9 +64,9 @@ var ErrStopped = errors.New("session is over")
 
 // # A search under a deadline
 //
-// A session that is retained has to reach a server while its lease lasts. When its server has fallen
-// silent, little of the lease is left once that has been noticed: 0.4 s at worst. Another server may
-// be silent too. So
+// A session that is retained has to reach a server while its lease lasts. When its server has
+// fallen silent, little of the lease is left once that has been noticed: 0.4 s at worst. Another
+// server may be silent too. So
 //
 //   - connections are opened to several servers at a time (race): to the next one when the one
 //     before has not answered for overlap. That is what RFC 8305 does for the addresses of a name.
@@ -86,10 +86,11 @@ const (
 	minShare = 100 * time.Millisecond // a round trip between continents, or a slow TLS handshake's
 )
 
-// limit bounds one try at one server of a session that is not retained: name look-up and dialling,
-// and then the handshake. It begins with a part of the timeout. If no server has answered, each
-// round doubles it, up to the timeout, after which the lease of a new session would be over. Servers
-// may grant more than a short timeout, so it reaches usualGrant in any case.
+// limit bounds one try at one server of a session that is not retained: name look-up and
+// dialling, and then the handshake. It begins with a part of the timeout. If no server has
+// answered, each round doubles it, up to the timeout, after which the lease of a new session
+// would be over. Servers may grant more than a short timeout, so it reaches usualGrant in any
+// case.
 func (d *Dialer) limit() time.Duration {
 	d.mu.Lock()
 	round := d.round
@@ -238,7 +239,9 @@ func (d *Dialer) race(server string, limit time.Duration) (net.Conn, string, err
 }
 
 // attempt opens a connection to server, for race. If the race is over by then, it closes it.
-func (d *Dialer) attempt(ctx context.Context, server string, limit time.Duration, outcomes chan<- opened) {
+func (d *Dialer) attempt(
+	ctx context.Context, server string, limit time.Duration, outcomes chan<- opened,
+) {
 	conn, err := d.Open(ctx, server, limit)
 	select {
 	case outcomes <- opened{conn, server, err}:

@@ -112,7 +112,9 @@ func dialFound(ctx context.Context, f found, last []string, port string) (net.Co
 
 // dialLast dials the last known addresses while a look-up goes on. If that finds other addresses
 // first, dialLast dials those instead.
-func dialLast(ctx context.Context, last []string, port string, lookup <-chan found) (net.Conn, error) {
+func dialLast(
+	ctx context.Context, last []string, port string, lookup <-chan found,
+) (net.Conn, error) {
 	lasting, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	outcome := make(chan reached, 1)
