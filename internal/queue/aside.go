@@ -2,6 +2,9 @@ package queue
 
 import (
 	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session"
 )
@@ -12,18 +15,23 @@ import (
 // the next in line learns that the old one has gone, and steps aside too, the new one is before
 // its own: candidates that step aside one after the other keep their order.
 //
-// If the transaction is refused, since another client has deleted the old znode, or it may not be
-// deleted, the new znode is made alone, and the old one is left as any other.
+// If we may not delete the old znode, the candidate stays the first, and leads: it could not be
+// overtaken. If the old znode is gone, the new one is made alone.
 
 // StepAside gives up old, the ticket of an election's candidate for which Wait has returned
-// ErrOutranked, and enters again at the end of the line with its arrival. Call Wait next. Errors
-// are those of Enter. In any case old is left.
+// ErrOutranked, and enters again at the end of the line with its arrival. It returns the ticket
+// with which to call Wait next: a new one or, if old may not be deleted, old. Errors are those of
+// Enter. After an error old is left.
 func StepAside(ctx context.Context, old *Ticket) (*Ticket, error) {
 	q := *old.entries[0].q
 	q.Since = old.Arrival()
 	t := newTicket(old.s, []Queue{q})
 	t.old = old
 	err := t.enter(ctx)
+	if errors.Is(err, zk.ErrNoAuth) && !old.hasLeft() {
+		old.stays = true
+		return old, nil
+	}
 	if !old.hasLeft() {
 		_ = old.Leave(ctx) // if ctx has ended, the deletion goes on
 	}
