@@ -113,9 +113,10 @@ func (s *Session) Retain(ctx context.Context, nodes ...string) (*Retention, erro
 		if err := s.Err(); err != nil {
 			return nil, err
 		}
+		now := s.clock.Now()
 		s.mu.Lock()
 		t := s.lease.Timeout()
-		if s.lease.Enough(checked) {
+		if s.lease.Enough(now, checked) {
 			r := s.retainLocked(nodes)
 			s.mu.Unlock()
 			return r, nil

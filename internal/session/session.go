@@ -118,9 +118,10 @@ func newSession(cfg config) *Session {
 		SASL:          cfg.SASL,
 	}
 	s.dialer = dial.New(s.ctx, cfg.dialing(), func() (left time.Duration, retained bool) {
+		now := s.clock.Now()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.lease.RetainedLeft(), s.lease.Retained()
+		return s.lease.RetainedLeft(now), s.lease.Retained()
 	})
 	s.changes.report = s.dialer.Report
 	s.watches = watch.New(cfg.JuteMaxBuffer, s.spawn, func(path string) { s.ephemerals.Gone(s.cfg.strip(path), math.MaxInt64, false) })

@@ -55,8 +55,9 @@ func (k *Keeper) SafeUntil() time.Time { return k.safeUntil() }
 // Retained reports whether the session is retained.
 func (k *Keeper) Retained() bool { return k.retentions > 0 }
 
-// RetainedLeft returns the time until the session is over, if it is retained.
-func (k *Keeper) RetainedLeft() time.Duration { return k.end(true).Sub(k.clock.Now()) }
+// RetainedLeft returns the time from now until the session is over, if it is retained. Its caller
+// reads the clock (clock.Clock.Now) before it locks its mutex, since that takes system calls.
+func (k *Keeper) RetainedLeft(now time.Time) time.Duration { return k.end(true).Sub(now) }
 
 func (k *Keeper) moved() { k.deadline.set(k.end(k.Retained()), k.timeout/lookPart) }
 
@@ -125,15 +126,15 @@ func (k *Keeper) Ack(sent, at time.Time, leader bool) {
 // GaveUpSilent notes that a conn was given up for silence.
 func (k *Keeper) GaveUpSilent() { k.stalls = min(k.stalls+1, maxStalls) }
 
-// Enough reports whether enough of the lease is left for a hold to begin. confirmed: the leader has
-// just confirmed it.
-func (k *Keeper) Enough(confirmed bool) bool {
+// Enough reports whether enough of the lease is left now for a hold to begin. confirmed: the leader
+// has just confirmed it.
+func (k *Keeper) Enough(now time.Time, confirmed bool) bool {
 	t := k.timeout
 	enough := t / freshPart
 	if confirmed { // an eighth or, if writes are slow, what the next heartbeat needs
 		enough = max(t/minPart, min(k.writeTook+t/10, t/2))
 	}
-	return k.RetainedLeft() >= enough
+	return k.RetainedLeft(now) >= enough
 }
 
 // Slow reports whether a write takes long.
