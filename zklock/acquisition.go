@@ -31,7 +31,7 @@ type acquisition struct {
 	info   LockInfo      // of the call that acquired it
 	since  time.Time     // when it was acquired
 	limit  time.Duration // of WithMaxHold; 0: none
-	work   *work         // what it counts to until its last hold is unlocked; nil if to nothing
+	work   *work         // what it counts to until its last hold is unlocked
 
 	mu      sync.Mutex // guards what follows; taken before the ticket's, and inUse.mu
 	state   acquisitionState
@@ -51,16 +51,14 @@ const (
 
 // newHold makes the acquisition of a ticket that holds, and its first hold. Both are one
 // allocation: with local handoff a hold may last for a microsecond.
-func (c *Client) newHold(t ticket, w *waiting, o lockOptions) *Hold {
+func (c *Client) newHold(t ticket, w *waiting, o lockOptions, work *work) *Hold {
 	both := &struct {
 		a   acquisition
 		h   Hold
 		one [1]*Hold
 	}{a: acquisition{c: c, ticket: t, info: w.info, since: time.Now(), limit: o.maxHold}}
 	a, h := &both.a, &both.h
-	if a.work = c.workOf(t.Session()); a.work != nil {
-		a.work.begin()
-	}
+	a.work = work
 	a.holds = append(both.one[:0], h)
 	h.bind(a, w.caller)
 	c.use.update(func() {
@@ -134,9 +132,7 @@ func (a *acquisition) drop(h *Hold) (last bool) {
 // release ends an acquisition whose last hold was unlocked. If it was lost before, the znodes that
 // are left are deleted.
 func (a *acquisition) release(ctx context.Context) error {
-	if a.work != nil {
-		a.work.end()
-	}
+	a.work.end()
 	if cause := a.ended(); cause != nil {
 		a.endLost(cause) // Guard may not have reported it yet
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	zksession "github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/text"
@@ -81,9 +83,9 @@ func Open(connect string, opts ...Option) (*Client, error) {
 }
 
 // Close ends the session, and with it every hold and wait of the Client (ErrClosed). The locks are
-// free at once if a server is connected, else when the ensemble expires the session. It returns nil
-// once everything that it ran has ended, within about 2 s plus the hooks' time. It may be called
-// again.
+// free at once if a server is connected, or can be reached within a second, else when the ensemble
+// expires the session. It returns nil once everything that it ran has ended, within about 2 s plus
+// the hooks' time. It may be called again.
 //
 // Call it before the process exits; log.Fatal and os.Exit skip deferred calls. Without it, a lock
 // may stay until the session times out.
@@ -98,16 +100,50 @@ func (c *Client) Close() error {
 // Session returns the current session, for the program's own znodes, and waits for one as long as
 // ctx lasts. When that session ends the Client opens another: don't keep it, ask again. ErrClosed:
 // the Client was closed.
+//
+// A session that was lost in an outage is closed as soon as a server is reached, and so are its
+// locks freed, unless the program has made an ephemeral znode in it: then it lasts until the
+// ensemble ends it.
 func (c *Client) Session(ctx context.Context) (session.Session, error) {
 	s, err := c.await(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return ownZnodes{s}, nil
+	return ownZnodes{s, c}, nil
 }
 
-// ownZnodes is a session without what its locks rely on.
-type ownZnodes struct{ session.Session }
+// ownZnodes is a session without what its locks rely on. It notes that the program makes ephemeral
+// znodes: see Client.closeGivenUp.
+type ownZnodes struct {
+	session.Session
+	c *Client
+}
+
+// Create implements session.Session.
+func (o ownZnodes) Create(ctx context.Context, path string, data []byte, mode session.Mode, acl []zk.ACL) (session.Created, error) {
+	o.noteMode(mode)
+	return o.Session.Create(ctx, path, data, mode, acl)
+}
+
+// Multi implements session.Session.
+func (o ownZnodes) Multi(ctx context.Context, ops ...session.Op) ([]zk.MultiResponse, error) {
+	for _, op := range ops {
+		if create, ok := op.(session.OpCreate); ok {
+			o.noteMode(create.Mode)
+		}
+	}
+	return o.Session.Multi(ctx, ops...)
+}
+
+// noteMode notes that the program is about to make a znode of that mode.
+func (o ownZnodes) noteMode(mode session.Mode) {
+	if mode != session.Ephemeral && mode != session.EphemeralSequential {
+		return
+	}
+	if now := o.c.present.Load(); now.session.ID() == o.ID() {
+		now.hasOwnZnodes.Store(true)
+	} // otherwise the session has ended, and the create will fail
+}
 
 // String returns the connect string, which has no credentials, and the state of the session.
 func (c *Client) String() string {

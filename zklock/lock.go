@@ -198,15 +198,24 @@ func (l *lock) reenter(ctx context.Context, kind LockKind) (*Hold, error) {
 
 // take waits until the lock is ours, and makes the hold.
 func (l *lock) take(ctx context.Context, w *waiting) (*Hold, error) {
-	t, err := l.queueUp(ctx, w)
-	if err != nil {
-		return nil, err
+	for {
+		t, err := l.queueUp(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		work := l.c.beginWork(t.Session())
+		if work == nil { // the session was lost and replaced since: take another place
+			t.Lose(t.Session().Err())
+			l.c.giveUp(ctx, t)
+			continue
+		}
+		if !l.c.countEnd() {
+			work.end()
+			l.c.giveUp(ctx, t)
+			return nil, closedError{}
+		}
+		return l.c.newHold(t, w, l.o, work), nil
 	}
-	if !l.c.countEnd() {
-		l.c.giveUp(ctx, t)
-		return nil, closedError{}
-	}
-	return l.c.newHold(t, w, l.o), nil
 }
 
 // queueUp returns a ticket that holds. After an error it may be a nil pointer.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -31,7 +32,8 @@ func TestScenario85_AHoldSurvivesServersThatFallSilent(t *testing.T) {
 					lost := 0
 					for phase := range phases {
 						locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-							if !survivesSilence(t, srv, servers, way, timeout, phase) {
+							n := &fallingSilent{srv: srv, way: way}
+							if !survivesSilence(t, n, servers, timeout, phase) {
 								lost++
 							}
 						})
@@ -43,24 +45,79 @@ func TestScenario85_AHoldSurvivesServersThatFallSilent(t *testing.T) {
 	}
 }
 
+// Scenario 85: the server that is well is far away, so the silent one, which accepts and does not
+// answer, is reached first.
+func TestScenario85_AHoldSurvivesWhereTheServerThatIsWellIsFar(t *testing.T) {
+	const phases = 50
+	for _, far := range []time.Duration{150 * time.Millisecond, 250 * time.Millisecond, 350 * time.Millisecond} {
+		t.Run(far.String(), func(t *testing.T) {
+			lost := 0
+			for phase := range phases {
+				locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+					n := &fallingSilent{srv: srv, way: answersNothing, far: far}
+					if !survivesSilence(t, n, 3, 10*time.Second, phase*100/phases) {
+						lost++
+					}
+				})
+			}
+			require.Zero(t, lost, "of %d holds", phases)
+		})
+	}
+}
+
+// Scenario 85: one of three hosts is dead, and the two others are restarted, which takes a second.
+// Meanwhile they refuse.
+func TestScenario85_AHoldSurvivesARestartBesideADeadHost(t *testing.T) {
+	const phases = 50
+	lost := 0
+	for phase := range phases {
+		locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+			var restarting atomic.Bool
+			dial := func(network, name string, limit time.Duration) (net.Conn, error) {
+				switch {
+				case name == "s0:1":
+					time.Sleep(limit)
+					return nil, os.ErrDeadlineExceeded
+				case restarting.Load():
+					return nil, syscall.ECONNREFUSED
+				}
+				return srv.Dial(network, name, limit)
+			}
+			c, err := zklock.Dial(locktest.Soon(t), "s0:1,s1:1,s2:1", zklock.WithoutLog(), zklock.WithDialer(dial))
+			require.NoError(t, err)
+			h := locktest.Lock(t, c.Mutex("/locks/a"))
+			time.Sleep(time.Minute + time.Duration(phase)*200*time.Millisecond)
+			restarting.Store(true)
+			srv.DropConnections()
+			time.Sleep(time.Second)
+			restarting.Store(false)
+			time.Sleep(20 * time.Second)
+			if h.Err() != nil {
+				lost++
+			}
+			require.NoError(t, c.Close())
+			time.Sleep(time.Minute) // the dialer's calls that were given up have returned
+		})
+	}
+	require.Zero(t, lost, "of %d holds", phases)
+}
+
 // survivesSilence takes a lock at one of the servers, which then falls silent together with another
 // one, and reports whether the hold survives.
-func survivesSilence(
-	t *testing.T, srv *zktest.Server, servers int, way silence, timeout time.Duration, phase int,
-) bool {
-	net := &fallingSilent{srv: srv, way: way}
+func survivesSilence(t *testing.T, n *fallingSilent, servers int, timeout time.Duration, phase int) bool {
 	for i := range servers {
-		net.names = append(net.names, fmt.Sprintf("s%d:1", i))
+		n.names = append(n.names, fmt.Sprintf("s%d:1", i))
 	}
-	c, err := zklock.Dial(locktest.Soon(t), net.connect(), zklock.WithDialer(net.dial),
+	c, err := zklock.Dial(locktest.Soon(t), n.connect(), zklock.WithDialer(n.dial),
 		zklock.WithSessionTimeout(timeout), zklock.WithoutLog())
 	require.NoError(t, err)
 	h := locktest.Lock(t, c.Mutex("/locks/a"))
 	time.Sleep(time.Minute + time.Duration(phase)*timeout/100)
-	net.fallSilent()
+	n.fallSilent()
 	time.Sleep(2 * timeout)
 	survived := h.Err() == nil
 	require.NoError(t, c.Close())
+	time.Sleep(time.Minute) // the dialer's calls that were given up have returned
 	return survived
 }
 
@@ -78,6 +135,7 @@ type fallingSilent struct {
 	srv   *zktest.Server
 	way   silence
 	names []string
+	far   time.Duration // how long it takes to connect to a server that is well
 
 	mu     sync.Mutex // guards what follows
 	silent []string   // names; the first is the one that the client was connected to
@@ -114,6 +172,9 @@ func (n *fallingSilent) dial(network, name string, limit time.Duration) (net.Con
 		return nil, os.ErrDeadlineExceeded
 	case isSilent && n.way == refuses:
 		return nil, syscall.ECONNREFUSED
+	}
+	if !isSilent {
+		time.Sleep(n.far)
 	}
 	inner, err := n.srv.Dial(network, name, limit)
 	if err != nil {

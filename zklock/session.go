@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zklock/locker/internal/jitter"
@@ -18,6 +19,9 @@ type present struct {
 	session *session.Session
 	next    chan struct{} // closed when the next has taken its place
 	work    work
+
+	// hasOwnZnodes is set before the program makes an ephemeral znode of its own in the session.
+	hasOwnZnodes atomic.Bool
 }
 
 // work counts the acquisitions of one session whose holds have not all been unlocked. What they
@@ -25,58 +29,39 @@ type present struct {
 type work struct {
 	mu      sync.Mutex // guards what follows
 	running int
-	none    chan struct{} // closed when running becomes 0; nil if nobody waits for that
+	over    chan struct{} // what seal returns; nil before
 }
 
-func (w *work) begin() {
+// begin counts one more acquisition. After seal it returns false: the session may be closed.
+func (w *work) begin() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.over != nil {
+		return false
+	}
 	w.running++
+	return true
 }
 
 func (w *work) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.running--
-	if w.running == 0 && w.none != nil {
-		close(w.none)
-		w.none = nil
+	if w.running == 0 && w.over != nil {
+		close(w.over)
 	}
 }
 
-// isDone reports whether no work runs.
-func (w *work) isDone() bool {
+// seal lets no acquisition begin any more. It returns a channel that is closed when no work runs.
+// Call it once, when the session has ended.
+func (w *work) seal() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.running == 0
-}
-
-// wait waits until no work runs. It returns an error if ctx ends first.
-func (w *work) wait(ctx context.Context) error {
-	select {
-	case <-w.done():
-		return nil
-	case <-ctx.Done():
-		return errWorkRuns
-	}
-}
-
-var errWorkRuns = errors.New("work under a lost lock has not returned")
-
-// done returns a channel that is closed once no work runs.
-func (w *work) done() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	none := w.none
-	if none == nil {
-		none = make(chan struct{})
-		w.none = none
-	}
+	w.over = make(chan struct{})
 	if w.running == 0 {
-		close(none)
-		w.none = nil
+		close(w.over)
 	}
-	return none
+	return w.over
 }
 
 // keep replaces the session whenever it has ended, until Close, which joins it. The old one is
@@ -88,10 +73,9 @@ func (c *Client) keep() {
 		case <-now.session.Done():
 		case <-c.ctx.Done():
 		}
-		c.ends.Go(func() {
-			_ = now.session.Close() // always nil; its own end, when it had one, stays its cause
-			c.closeGivenUp(now)
-		})
+		c.ends.Go(func() { _ = now.session.Close() }) // always nil; its own end, when it had one, stays its cause
+		over := now.work.seal()
+		c.ends.Go(func() { c.closeGivenUp(now, over) })
 		if time.Since(began) < time.Second { // sessions that end at once must not become a storm
 			c.rest(c.ctx, 500*time.Millisecond+jitter.Below(500*time.Millisecond))
 		}
@@ -123,15 +107,25 @@ func (c *Client) start() (*present, error) {
 }
 
 // closeGivenUp closes a session at the ensemble that is over for this client, so that nobody waits
-// until the ensemble ends it. Nothing may run any more that its locks have protected: either all
-// its holds have been unlocked, or the Client was closed, and their contexts have ended.
-func (c *Client) closeGivenUp(given *present) {
-	closed := errors.Is(given.session.Err(), ErrClosed)
-	if !closed && c.closeWhenConnected(given) {
+// until the ensemble ends it. Nothing may run any more that its znodes have protected: either all
+// its holds have been unlocked, as over tells, or the Client was closed, and their contexts have
+// ended. A session in which the program has ephemeral znodes of its own lasts until the ensemble
+// ends it, since only the program knows what they protect.
+func (c *Client) closeGivenUp(given *present, over <-chan struct{}) {
+	<-given.session.Cut()
+	wasClosed := errors.Is(given.session.Err(), ErrClosed)
+	if given.hasOwnZnodes.Load() && !wasClosed {
 		return
 	}
-	if !closed && !given.work.isDone() {
-		return // the Client was closed, but after this session was lost, when its work still ran
+	if !wasClosed && c.closeWhenConnected(given.session, over) {
+		return
+	}
+	select {
+	case <-over:
+	default:
+		if !wasClosed {
+			return // the Client was closed, but after this session was lost, while its work ran
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closingTime)
 	defer cancel()
@@ -139,20 +133,24 @@ func (c *Client) closeGivenUp(given *present) {
 }
 
 // closeWhenConnected is closeGivenUp for a lost session, while the Client is open. It waits until
-// the next session shows that a server answers, and then until all holds of the lost one have been
-// unlocked. It gives up when the ensemble has certainly ended the lost session by itself. It
-// returns false if the Client was closed first.
-func (c *Client) closeWhenConnected(lost *present) bool {
+// no work runs under the session, and until a later session shows that a server answers. It returns
+// false if the Client is closed first.
+func (c *Client) closeWhenConnected(lost *session.Session, over <-chan struct{}) bool {
+	select {
+	case <-over:
+	case <-c.ctx.Done():
+		return false
+	}
 	next, err := c.await(c.ctx)
+	for err != nil && c.ctx.Err() == nil {
+		next, err = c.await(c.ctx) // ErrAuth: the credentials may be mended for the session after it
+	}
 	if err != nil {
-		return c.ctx.Err() == nil
+		return false
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, lost.session.Timeout()+2*lost.session.TickTime())
+	ctx, cancel := context.WithTimeout(c.ctx, lost.Timeout()+2*lost.TickTime())
 	defer cancel()
-	err = lost.work.wait(ctx)
-	if err == nil {
-		err = lost.session.CloseGivenUp(ctx, next.Server())
-	}
+	err = lost.CloseGivenUp(ctx, next.Server())
 	if err != nil && c.ctx.Err() != nil {
 		return false
 	}
@@ -171,11 +169,11 @@ func (c *Client) tellNotClosed(err error) {
 	}
 }
 
-// workOf returns the count to which an acquisition of session s belongs. It returns nil if s has
-// ended and was replaced: then the acquisition's context has ended before it began.
-func (c *Client) workOf(s *session.Session) *work {
+// beginWork counts an acquisition of session s to the work under it, and returns that. It returns
+// nil if s was lost and replaced: then the acquisition must not begin, since s may be closed.
+func (c *Client) beginWork(s *session.Session) *work {
 	now := c.present.Load()
-	if now.session != s {
+	if now.session != s || !now.work.begin() {
 		return nil
 	}
 	return &now.work

@@ -96,6 +96,17 @@ func (c *connection) Up() bool {
 	}
 	for s.watches.Restore(c.Conn) { // mu is free, and run writes nothing meanwhile
 	}
+	if !c.open() {
+		return false
+	}
+	s.dialer.Settle()
+	return true
+}
+
+// open opens c for requests, and makes it the session's connection. It returns false if the session
+// is over or c has failed.
+func (c *connection) open() bool {
+	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Err() != nil || !c.Open() {

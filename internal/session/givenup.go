@@ -33,14 +33,15 @@ import (
 // time again from that handshake. So if the attempt fails between the handshake and the close, the
 // session lasts for the timeout that the handshake has asked for: the attempt asks for the least.
 // Behind the handshake it sends nothing but credentials, which a server may enforce, and the close.
-// Their numbers are later than those of all earlier requests of the session.
+// Their numbers (xids) are later than those of all earlier requests of the session.
 
 // CloseGivenUp closes a session that has ended for its client, at a server of the ensemble: first
 // at the server named first, which is known to answer, and then at the others, again and again
 // until ctx ends. It does nothing if the session has no znodes, the ensemble has ended it, or Close
 // has asked a server to.
 //
-// Call it once, after Close has returned. It returns nil once the ensemble has ended the session.
+// Call it when Cut's channel is closed, for one call at a time. It returns nil once the ensemble
+// has ended the session.
 func (s *Session) CloseGivenUp(ctx context.Context, first string) error {
 	if s.ID() == 0 || !s.ephemerals.Any() || s.askedToEnd || errors.Is(s.Err(), failure.ErrExpired) {
 		return nil
@@ -110,10 +111,17 @@ func (c *closer) close() error {
 	for err == nil && !c.request.Ended() {
 		_, err = c.conn.Receive()
 	}
-	if c.isOver || c.request.Ended() && c.request.Err() == nil {
+	switch {
+	case c.isOver:
 		return nil
+	case !c.request.Ended():
+		return err
+	case c.request.Err() != nil:
+		return c.request.Err()
+	case c.request.Header.Code != wire.CodeOK:
+		return failure.Of(c.request.Header.Code)
 	}
-	return err
+	return nil
 }
 
 // MayConnect implements link.Owner. A server that lags may close a session too.

@@ -47,7 +47,8 @@ type Session struct {
 	common  link.Common      // of its conns
 	numbers pipeline.Numbers // of its requests
 
-	askedToEnd bool // a server was asked to end the session; set before joined is closed
+	askedToEnd bool          // a server was asked to end the session, and answered; set before cut is closed
+	cut        chan struct{} // closed when the session has ended and has no connection any more
 
 	attaching sync.Once // sets attached, which locks use
 	attached  any
@@ -104,7 +105,7 @@ func Start(connect string, conf Config) (*Session, error) {
 }
 
 func newSession(cfg config) *Session {
-	s := &Session{cfg: cfg, changes: newChanges(&cfg), joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
+	s := &Session{cfg: cfg, changes: newChanges(&cfg), joined: make(chan struct{}), cut: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.deadline = lease.NewDeadline(s.ctx, &s.clock, func() { s.end(failure.ErrLeaseExpired) })
 	s.lease = lease.NewKeeper(cfg.Timeout, cfg.TickTime, &s.clock, s.deadline)
@@ -251,6 +252,10 @@ func (s *Session) Close() error {
 	return nil
 }
 
+// Cut returns a channel that is closed when the session has ended, and has no connection any more.
+// Hooks and goroutines of the session may still run.
+func (s *Session) Cut() <-chan struct{} { return s.cut }
+
 // Go runs fn in a goroutine of the session: ctx ends with it, and Close joins it. If the
 // session is over, Go returns false and does not run fn.
 func (s *Session) Go(fn func(ctx context.Context)) bool {
@@ -284,7 +289,6 @@ func (s *Session) shutdown() {
 	// be alive until SafeUntil, and nothing may free its locks before: so the connection is cut.
 	// The session runs out, or CloseGivenUp closes it.
 	byCaller := errors.Is(s.Err(), failure.ErrClosed)
-	s.askedToEnd = byCaller && connected
 	if !byCaller && latest != nil {
 		latest.Fail(s.Err())
 	}
@@ -295,12 +299,14 @@ func (s *Session) shutdown() {
 		// when the connection is closed below.
 		select {
 		case <-stopped:
+			s.askedToEnd = true
 		case <-time.After(min(time.Second, s.cfg.Timeout/4)):
 		}
 	}
 	if latest != nil { // whatever the driver thinks: an open socket would keep the session alive
 		latest.Fail(failure.ErrClosed)
 	}
+	close(s.cut)
 	<-stopped
 	s.dialer.Wait()
 	s.bg.Wait()

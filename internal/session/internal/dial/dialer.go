@@ -35,7 +35,8 @@ type Dialer struct {
 
 	latest string // the server that failed last
 
-	attempts sync.WaitGroup // of race
+	racing   *race          // attempts that are under way; nil if there are none
+	attempts sync.WaitGroup // of races
 }
 
 // Config says which servers are dialled, and how.
@@ -62,55 +63,23 @@ const (
 
 var ErrStopped = errors.New("session is over")
 
-// # A search under a deadline
-//
-// A session that is retained has to reach a server while its lease lasts. When its server has
-// fallen silent, little of the lease is left once that has been noticed: 0.4 s at worst. Another
-// server may be silent too. So
-//
-//   - connections are opened to several servers at a time (race): to the next one when the one
-//     before has not answered for overlap. That is what RFC 8305 does for the addresses of a name.
-//   - The handshake goes to one server at a time, since it moves the session, and one that is not
-//     answered shortens the lease. It leaves each server that is still to be tried its share of the
-//     time (share).
-//   - The server that has just failed is tried last.
-//
-// A session that is not retained tries one server after the other. It has time, and a thousand
-// clients that come back at once should not open several connections each.
-
-// usualGrant is the least session timeout that servers usually grant: two ticks of 2 s.
-const usualGrant = 4 * time.Second
-
-const (
-	overlap  = 200 * time.Millisecond
-	minShare = 100 * time.Millisecond // a round trip between continents, or a slow TLS handshake's
-)
-
-// limit bounds one try at one server of a session that is not retained: name look-up and
-// dialling, and then the handshake. It begins with a part of the timeout. If no server has
-// answered, each round doubles it, up to the timeout, after which the lease of a new session
-// would be over. Servers may grant more than a short timeout, so it reaches usualGrant in any
-// case.
+// limit bounds one try at one server of a session that is not retained: the handshake, and up to
+// maxDial name look-up and dialling before it. It begins with Attempt. If no server has answered,
+// each round doubles it, up to the session timeout, after which the lease of a new session would be
+// over. Servers grant usualGrant even if a client asks for less, so limit always grows to that.
 func (d *Dialer) limit() time.Duration {
 	d.mu.Lock()
 	round := d.round
 	d.mu.Unlock()
-	least := Attempt(d.Timeout)
-	return min(least<<min(max(round-1, 0), 10), max(d.Timeout, usualGrant))
+	return min(Attempt(d.Timeout)<<min(max(round-1, 0), 10), max(d.Timeout, usualGrant))
 }
 
-// share bounds the handshake with one server of a retained session that lasts for left: each server
-// that is still to be tried has an equal share. The last one has all that is left.
-func (d *Dialer) share(left time.Duration) time.Duration {
-	d.mu.Lock()
-	untried := len(d.order)
-	d.mu.Unlock()
-	least := Attempt(d.Timeout)
-	if untried == 0 {
-		return max(left, least)
-	}
-	return max(min(left/time.Duration(untried+1), least), minShare)
-}
+// usualGrant is the least session timeout that servers usually grant: two ticks of 2 s.
+const usualGrant = 4 * time.Second
+
+// maxDial bounds name look-up and dialling. A server that swallows SYNs must not keep a session for
+// long from one that has just come back.
+const maxDial = 3 * time.Second
 
 // Attempt is the shortest limit of one attempt: see Dialer.limit.
 func Attempt(timeout time.Duration) time.Duration {
@@ -148,27 +117,17 @@ func (d *Dialer) next() (string, error) {
 	return server, nil
 }
 
-// Connect opens a connection to the next server, with a deadline for the handshake; first is called
-// before. The server may be a later one, if the session is retained and that one answers first.
+// Connect opens a connection to the next server, with a deadline for the handshake. If the session
+// is not retained, first is called before.
 func (d *Dialer) Connect(first func(server string, limit time.Duration) error) (conn net.Conn, server string, limit time.Duration, err error) {
-	if server, err = d.next(); err != nil {
-		return nil, "", 0, err
-	}
-	limit = d.limit()
-	if err = first(server, limit); err != nil {
-		d.Failed(server, err)
-		return nil, "", 0, err
-	}
 	if left, retained := d.lease(); retained {
-		conn, server, err = d.race(server, max(left, Attempt(d.Timeout)))
+		conn, server, limit, err = d.connectInTime(left)
 	} else {
-		conn, err = d.Open(d.life, server, limit)
+		d.Settle()
+		conn, server, limit, err = d.connectNext(first)
 	}
 	if err == nil {
-		if left, retained := d.lease(); retained {
-			limit = d.share(left)
-		}
-		err = d.bound(conn, limit)
+		err = bound(conn, limit)
 	}
 	if err != nil {
 		d.Failed(server, err)
@@ -177,8 +136,21 @@ func (d *Dialer) Connect(first func(server string, limit time.Duration) error) (
 	return conn, server, limit, nil
 }
 
+// connectNext opens a connection to the next server, and returns the limit of the handshake.
+func (d *Dialer) connectNext(first func(server string, limit time.Duration) error) (conn net.Conn, server string, limit time.Duration, err error) {
+	if server, err = d.next(); err != nil {
+		return nil, "", 0, err
+	}
+	limit = d.limit()
+	if err = first(server, limit); err != nil {
+		return nil, server, 0, err
+	}
+	conn, err = d.Open(d.life, server, min(limit, maxDial))
+	return conn, server, limit, err
+}
+
 // bound sets the deadline of the handshake on conn. If that fails, it closes conn.
-func (d *Dialer) bound(conn net.Conn, limit time.Duration) error {
+func bound(conn net.Conn, limit time.Duration) error {
 	err := conn.SetDeadline(time.Now().Add(limit))
 	if err == nil {
 		return nil
@@ -188,84 +160,6 @@ func (d *Dialer) bound(conn net.Conn, limit time.Duration) error {
 	}
 	return errors.Join(err, conn.Close())
 }
-
-// opened is the outcome of one attempt to open a connection.
-type opened struct {
-	conn   net.Conn
-	server string
-	err    error
-}
-
-// race opens a connection to server and, whenever the latest one tried has failed or not answered
-// for overlap, to the next one of this round. It returns the first connection that is open, and
-// gives the other attempts up. Each attempt has limit. If all fail, race returns the last error,
-// and its server.
-func (d *Dialer) race(server string, limit time.Duration) (net.Conn, string, error) {
-	ctx, giveUp := context.WithCancel(d.life)
-	defer giveUp()
-	outcomes := make(chan opened)
-	running := 0
-	try := func(server string) {
-		running++
-		d.attempts.Go(func() { d.attempt(ctx, server, limit, outcomes) })
-	}
-	try(server)
-	next := time.NewTicker(overlap)
-	defer next.Stop()
-	for {
-		select {
-		case o := <-outcomes:
-			running--
-			if o.err == nil {
-				return o.conn, o.server, nil
-			}
-			later, found := d.another()
-			if !found && running == 0 {
-				return nil, o.server, o.err
-			}
-			d.Failed(o.server, o.err)
-			if found {
-				try(later)
-				next.Reset(overlap)
-			}
-		case <-next.C:
-			if later, found := d.another(); found {
-				try(later)
-			}
-		case <-d.life.Done():
-			return nil, server, ErrStopped
-		}
-	}
-}
-
-// attempt opens a connection to server, for race. If the race is over by then, it closes it.
-func (d *Dialer) attempt(
-	ctx context.Context, server string, limit time.Duration, outcomes chan<- opened,
-) {
-	conn, err := d.Open(ctx, server, limit)
-	select {
-	case outcomes <- opened{conn, server, err}:
-	case <-ctx.Done():
-		if conn != nil {
-			_ = conn.Close() // nobody needs it
-		}
-	}
-}
-
-// another takes the next server of this round, if there is one.
-func (d *Dialer) another() (server string, found bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.order) == 0 {
-		return "", false
-	}
-	server = d.order[0]
-	d.order = d.order[1:]
-	return server, true
-}
-
-// Wait waits for the attempts that race has given up. Call it when the session has ended.
-func (d *Dialer) Wait() { d.attempts.Wait() }
 
 // Open opens a connection to server, and TLS on it, within limit.
 func (c *Config) Open(ctx context.Context, server string, limit time.Duration) (conn net.Conn, err error) {
@@ -411,6 +305,10 @@ func (e unreachable) Is(target error) bool { return target == failure.ErrUnreach
 
 func dialError(err error, limit time.Duration) error {
 	var lookup *net.DNSError
+	if both, ok := err.(unknownNow); ok { //nolint:errorlint // as dialName returns it
+		last := dialError(both.dial, limit)
+		return fmt.Errorf("%w; its last known address: %w", dialError(both.lookup, limit), last)
+	}
 	switch {
 	case errors.As(err, &lookup) && lookup.IsNotFound:
 		return fmt.Errorf("no such host: %s", text.Foreign(lookup.Name))

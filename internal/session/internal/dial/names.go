@@ -15,7 +15,8 @@ import (
 // A name is looked up for each connection, since a server may come back at another address. But a
 // name server that is silent must not cost a hold: a server that was reachable a moment ago most
 // likely still is, at the same address. So if a look-up fails, or takes longer than lookupPatience,
-// the addresses of the last one are tried. A look-up that succeeds meanwhile wins.
+// the addresses of the last one are tried. A look-up that succeeds meanwhile wins, and so does one
+// that says that there is no such name.
 
 // lookupPatience is how long a look-up may take before the last known addresses are tried.
 const lookupPatience = 200 * time.Millisecond
@@ -61,24 +62,123 @@ var lookupHost = func(ctx context.Context, host string) ([]string, error) {
 	return net.DefaultResolver.LookupHost(ctx, host)
 }
 
+// unknownNow says that a name could not be looked up, and that its last known addresses could not
+// be reached.
+type unknownNow struct{ lookup, dial error }
+
+func (e unknownNow) Error() string {
+	return e.lookup.Error() + "; its last known address: " + e.dial.Error()
+}
+
+// naming is one call of dialName.
+type naming struct {
+	ctx    context.Context
+	port   string
+	last   []string     // the last known addresses; nil if there are none, or they are not to be tried
+	lookup <-chan found // nil once it has answered
+
+	dialling <-chan reached // nil if no address is being dialled
+	giveUp   context.CancelFunc
+
+	lookupErr, dialErr error
+}
+
 // dialName looks up the name in server, and dials one of its addresses. ctx has a deadline.
 func dialName(ctx context.Context, server string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(server)
 	if err != nil {
 		return nil, err
 	}
-	lookup := lookUp(ctx, host)
-	last := known.last(host)
-	if len(last) == 0 {
-		f := <-lookup
-		return dialFound(ctx, f, nil, port)
+	n := &naming{ctx: ctx, port: port, last: known.last(host), lookup: lookUp(ctx, host)}
+	defer func() { n.stop() }()
+	patience := time.NewTimer(lookupPatience)
+	defer patience.Stop()
+	for {
+		select {
+		case f := <-n.lookup:
+			n.lookup = nil
+			if err := n.found(f); err != nil {
+				return nil, err
+			}
+		case <-patience.C:
+			n.dialLast()
+		case r := <-n.dialling:
+			n.dialling = nil
+			if r.err == nil {
+				return r.conn, nil
+			}
+			n.dialErr = r.err
+			if n.lookup == nil {
+				return nil, n.failed()
+			}
+		}
 	}
-	select {
-	case f := <-lookup:
-		return dialFound(ctx, f, last, port)
-	case <-time.After(lookupPatience):
+}
+
+// found takes the outcome of the look-up. It returns an error if there is nothing left to be tried.
+func (n *naming) found(f found) error {
+	if f.err == nil {
+		if n.dialling == nil || !sameAddresses(f.addrs, n.last) {
+			n.dial(f.addrs)
+		}
+		return nil
 	}
-	return dialLast(ctx, last, port, lookup)
+	var dns *net.DNSError
+	if errors.As(f.err, &dns) && dns.IsNotFound {
+		return f.err // the name is gone, and its address may be another's by now
+	}
+	n.lookupErr = f.err
+	n.dialLast()
+	if n.dialling == nil {
+		return n.failed()
+	}
+	return nil
+}
+
+// dialLast dials the last known addresses, once, if there are any.
+func (n *naming) dialLast() {
+	if len(n.last) > 0 && n.dialling == nil && n.dialErr == nil {
+		n.dial(n.last)
+	}
+}
+
+// dial dials addrs, and no others any more.
+func (n *naming) dial(addrs []string) {
+	n.stop()
+	ctx, giveUp := context.WithCancel(n.ctx)
+	outcome := make(chan reached, 1)
+	go func() { // ends with ctx
+		conn, err := dialAny(ctx, addrs, n.port)
+		outcome <- reached{conn, err}
+	}()
+	n.dialling, n.giveUp = outcome, giveUp
+}
+
+// stop gives up what is being dialled, if something is.
+func (n *naming) stop() {
+	if n.giveUp == nil {
+		return
+	}
+	n.giveUp()
+	n.giveUp = nil
+	if n.dialling == nil {
+		return
+	}
+	if r := <-n.dialling; r.conn != nil {
+		_ = r.conn.Close() // nobody needs it
+	}
+	n.dialling = nil
+}
+
+// failed returns why no address could be reached.
+func (n *naming) failed() error {
+	switch {
+	case n.dialErr == nil:
+		return n.lookupErr
+	case n.lookupErr == nil:
+		return n.dialErr
+	}
+	return unknownNow{n.lookupErr, n.dialErr}
 }
 
 // lookUp looks host up in the background. It remembers the addresses. It ends with ctx at the
@@ -95,52 +195,6 @@ func lookUp(ctx context.Context, host string) <-chan found {
 	return outcome
 }
 
-// dialFound dials the addresses that a look-up has found, or else the last known ones.
-func dialFound(ctx context.Context, f found, last []string, port string) (net.Conn, error) {
-	switch {
-	case f.err == nil:
-		return dialAny(ctx, f.addrs, port)
-	case len(last) == 0:
-		return nil, f.err
-	}
-	conn, err := dialAny(ctx, last, port)
-	if err != nil {
-		return nil, errors.Join(f.err, err)
-	}
-	return conn, nil
-}
-
-// dialLast dials the last known addresses while a look-up goes on. If that finds other addresses
-// first, dialLast dials those instead.
-func dialLast(
-	ctx context.Context, last []string, port string, lookup <-chan found,
-) (net.Conn, error) {
-	lasting, giveUp := context.WithCancel(ctx)
-	defer giveUp()
-	outcome := make(chan reached, 1)
-	go func() { // ends with lasting
-		conn, err := dialAny(lasting, last, port)
-		outcome <- reached{conn, err}
-	}()
-	select {
-	case r := <-outcome:
-		if r.err == nil {
-			return r.conn, nil
-		}
-		return dialFound(ctx, <-lookup, nil, port)
-	case f := <-lookup:
-		if f.err != nil || sameAddresses(f.addrs, last) {
-			r := <-outcome
-			return r.conn, r.err
-		}
-		giveUp()
-		if r := <-outcome; r.conn != nil {
-			_ = r.conn.Close() // nobody needs it
-		}
-		return dialAny(ctx, f.addrs, port)
-	}
-}
-
 func sameAddresses(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
@@ -149,11 +203,11 @@ func sameAddresses(a, b []string) bool {
 // addresses, such as a headless Kubernetes service, one dead member must not be the first choice
 // forever.
 func dialAny(ctx context.Context, addrs []string, port string) (conn net.Conn, err error) {
-	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 	end, _ := ctx.Deadline()
-	for i, addr := range addrs {
-		d := net.Dialer{Timeout: time.Until(end) / time.Duration(len(addrs)-i)}
-		if conn, err = d.DialContext(ctx, "tcp", net.JoinHostPort(addr, port)); err == nil {
+	for tried, i := range rand.Perm(len(addrs)) {
+		d := net.Dialer{Timeout: time.Until(end) / time.Duration(len(addrs)-tried)}
+		conn, err = d.DialContext(ctx, "tcp", net.JoinHostPort(addrs[i], port))
+		if err == nil {
 			return conn, nil
 		}
 	}

@@ -95,3 +95,53 @@ func TestALookUpThatSucceedsWins(t *testing.T) {
 	require.NoError(t, conn.Close())
 	require.Less(t, time.Since(began), 5*time.Second)
 }
+
+// A name server that says that there is no such name is believed: the address may be another's now.
+func TestANameThatIsGoneIsNotDialled(t *testing.T) {
+	server := net.JoinHostPort("zk1.example", listen(t, "127.0.0.1"))
+	names := &nameServer{addrs: []string{"127.0.0.1"}}
+	defer dial.ReplaceLookup(func(ctx context.Context, host string) ([]string, error) {
+		return names.lookup(ctx, host)
+	})()
+	conn, err := (&dial.Config{}).Open(t.Context(), server, 5*time.Second)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	names = &nameServer{err: &net.DNSError{Err: "no such host", Name: "zk1.example", IsNotFound: true}}
+	_, err = (&dial.Config{}).Open(t.Context(), server, 5*time.Second)
+	require.ErrorContains(t, err, "no such host")
+}
+
+// A slow look-up confirms several addresses while they are being dialled.
+func TestALookUpConfirmsTheLastKnownAddresses(t *testing.T) {
+	all := func() []string { return []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"} } // nobody's
+	names := &nameServer{addrs: all()}
+	defer dial.ReplaceLookup(func(ctx context.Context, host string) ([]string, error) {
+		return names.lookup(ctx, host)
+	})()
+	_, err := (&dial.Config{}).Open(t.Context(), "zk1.example:2181", 10*time.Millisecond)
+	require.Error(t, err)
+	names = &nameServer{addrs: all(), slow: 250 * time.Millisecond}
+	_, err = (&dial.Config{}).Open(t.Context(), "zk1.example:2181", 500*time.Millisecond)
+	require.Error(t, err)
+}
+
+// The error says why the look-up failed, and why the last known address could not be reached.
+func TestAnErrorNamesTheLookUpAndTheLastKnownAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	names := &nameServer{addrs: []string{"127.0.0.1"}}
+	defer dial.ReplaceLookup(func(ctx context.Context, host string) ([]string, error) {
+		return names.lookup(ctx, host)
+	})()
+	server := net.JoinHostPort("zk1.example", port)
+	conn, err := (&dial.Config{}).Open(t.Context(), server, 5*time.Second)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	require.NoError(t, l.Close())
+	names = &nameServer{err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}
+	_, err = (&dial.Config{}).Open(t.Context(), server, 2*time.Second)
+	require.ErrorContains(t, err, "server misbehaving")
+	require.ErrorContains(t, err, "connection refused")
+}
