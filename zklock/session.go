@@ -106,11 +106,12 @@ func (c *Client) start() (*present, error) {
 	return &present{session: s, next: make(chan struct{})}, nil
 }
 
-// closeGivenUp closes a session at the ensemble that is over for this client, so that nobody waits
-// until the ensemble ends it. Nothing may run any more that its znodes have protected: either all
-// its holds have been unlocked, as over tells, or the Client was closed, and their contexts have
-// ended. A session in which the program has ephemeral znodes of its own lasts until the ensemble
-// ends it, since only the program knows what they protect.
+// closeGivenUp closes a session at the ensemble that is over for this client, so that nobody
+// waits until the ensemble ends it. Nothing may run any more that its znodes have protected:
+// either all its holds have been unlocked, as over tells, and no SafeUntil that they promised is
+// still to come, or the Client was closed, and their contexts have ended. A session in which the
+// program has ephemeral znodes of its own lasts until the ensemble ends it, since only the
+// program knows what they protect.
 func (c *Client) closeGivenUp(given *present, over <-chan struct{}) {
 	<-given.session.Cut()
 	wasClosed := errors.Is(given.session.Err(), ErrClosed)
@@ -129,6 +130,13 @@ func (c *Client) closeGivenUp(given *present, over <-chan struct{}) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closingTime)
 	defer cancel()
+	if !wasClosed {
+		select {
+		case <-time.After(time.Until(given.session.Promised())):
+		case <-ctx.Done():
+			return
+		}
+	}
 	c.tellNotClosed(given.session.CloseGivenUp(ctx, ""))
 }
 
@@ -141,6 +149,7 @@ func (c *Client) closeWhenConnected(lost *session.Session, over <-chan struct{})
 	case <-c.ctx.Done():
 		return false
 	}
+	c.rest(c.ctx, time.Until(lost.Promised())) // what was promised stays true after an Unlock too
 	next, err := c.await(c.ctx)
 	for err != nil && c.ctx.Err() == nil {
 		next, err = c.await(c.ctx) // ErrAuth: the credentials may be mended for the session after it

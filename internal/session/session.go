@@ -206,6 +206,13 @@ func (s *Session) SafeUntil() time.Time {
 	return s.clock.Local(s.lease.SafeUntil())
 }
 
+// Promised returns the latest instant that SafeUntil has ever returned, or could have.
+func (s *Session) Promised() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clock.Local(s.lease.Promised())
+}
+
 // Server returns the address of the connected server, or "" if there is none.
 func (s *Session) Server() string {
 	s.mu.Lock()

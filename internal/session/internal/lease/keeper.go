@@ -18,7 +18,8 @@ type Keeper struct {
 	clock    *clock.Clock
 	deadline *Deadline
 
-	retentions    int // not yet released: while there is one, the session is retained
+	promised      time.Time // the latest SafeUntil so far
+	retentions    int       // not yet released: while there is one, the session is retained
 	retainedSince time.Time
 	writeTook     time.Duration // duration of the latest acknowledged write
 	stalls        int           // conns given up for silence since the last prompt reply to a write
@@ -59,7 +60,13 @@ func (k *Keeper) Retained() bool { return k.retentions > 0 }
 // reads the clock (clock.Clock.Now) before it locks its mutex, since that takes system calls.
 func (k *Keeper) RetainedLeft(now time.Time) time.Duration { return k.end(true).Sub(now) }
 
-func (k *Keeper) moved() { k.deadline.set(k.end(k.Retained()), k.timeout/lookPart) }
+func (k *Keeper) moved() {
+	k.promised = clock.Later(k.promised, k.safeUntil())
+	k.deadline.set(k.end(k.Retained()), k.timeout/lookPart)
+}
+
+// Promised returns the latest instant that SafeUntil has ever returned, or could have.
+func (k *Keeper) Promised() time.Time { return k.promised }
 
 // Reattach notes that a handshake for the session is about to be sent.
 func (k *Keeper) Reattach(sent time.Time) {
