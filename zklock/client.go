@@ -120,7 +120,9 @@ type ownZnodes struct {
 }
 
 // Create implements session.Session.
-func (o ownZnodes) Create(ctx context.Context, path string, data []byte, mode session.Mode, acl []zk.ACL) (session.Created, error) {
+func (o ownZnodes) Create(
+	ctx context.Context, path string, data []byte, mode session.Mode, acl []zk.ACL,
+) (session.Created, error) {
 	o.noteMode(mode)
 	return o.Session.Create(ctx, path, data, mode, acl)
 }

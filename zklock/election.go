@@ -105,7 +105,8 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		if err != nil {
 			// A neighbour's znode that blocks the first campaign is probably a mistake, so the
 			// caller should hear of it.
-			passes := errors.Is(err, queue.ErrNeighbour) && (!isFirst || time.Since(asked) > queue.WatchAfter)
+			waited := time.Since(asked) > queue.WatchAfter
+			passes := errors.Is(err, queue.ErrNeighbour) && (!isFirst || waited)
 			if err := e.campaignFailed(ctx, err, passes); err != nil {
 				return err
 			}
@@ -128,14 +129,17 @@ func (e *Election) campaignFailed(ctx context.Context, err error, passes bool) e
 	case ctx.Err() != nil:
 		return e.fail("run", e.c.ended(ctx, err))
 	}
-	e.c.log.Warn("zklock: campaign failed; the next one begins in a second", "path", e.path, "error", bare(err))
+	e.c.log.Warn("zklock: campaign failed; the next one begins in a second",
+		"path", e.path, "error", bare(err))
 	e.c.rest(ctx, time.Second)
 	return nil
 }
 
 // leadOnce calls lead for one term, and resigns. It returns true if Run has to campaign again, since
 // the term was lost, and otherwise the error with which Run ends.
-func (e *Election) leadOnce(ctx context.Context, term *Hold, lead func(context.Context, *Hold) error) (again bool, err error) {
+func (e *Election) leadOnce(
+	ctx context.Context, term *Hold, lead func(context.Context, *Hold) error,
+) (again bool, err error) {
 	var leadErr, cause error // cause: of the term's end, if it ended before lead returned
 	began := time.Now()
 	err = term.do(ctx, func(work context.Context) error {
@@ -247,7 +251,9 @@ func (e *Election) findLeader(ctx context.Context, s *session.Session) (Leader, 
 
 // awaitTerm waits until the first in line, called name, announces that it leads. It returns
 // zk.ErrNoNode if the candidate goes, and ErrNoLeader once patience has fired.
-func (e *Election) awaitTerm(ctx context.Context, s *session.Session, name string, patience <-chan time.Time) (firstInLine, error) {
+func (e *Election) awaitTerm(
+	ctx context.Context, s *session.Session, name string, patience <-chan time.Time,
+) (firstInLine, error) {
 	for {
 		w, err := s.Watch(ctx, e.path+"/"+name)
 		if err != nil {

@@ -272,7 +272,9 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, caller queue.Caller) (
 
 // enterAndWait enters the queues, or steps aside with before, and waits. If the new ticket is
 // outranked, enterAndWait returns it with the error. After any other error there is none.
-func (l *lock) enterAndWait(ctx context.Context, s *session.Session, before *queue.Ticket, queues []queue.Queue) (t *queue.Ticket, err error) {
+func (l *lock) enterAndWait(
+	ctx context.Context, s *session.Session, before *queue.Ticket, queues []queue.Queue,
+) (t *queue.Ticket, err error) {
 	if before == nil {
 		t, err = queue.Enter(ctx, s, queues...)
 	} else {

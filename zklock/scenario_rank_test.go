@@ -2,9 +2,7 @@ package zklock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -40,56 +38,27 @@ func (l *crashLoop) run(ctx context.Context) {
 
 // process is one start of the release.
 func (l *crashLoop) process(ctx context.Context) {
-	network := &mortalNetwork{srv: l.srv}
-	c, err := zklock.Dial(ctx, l.srv.Addr(), zklock.WithDialer(network.dial), zklock.WithoutLog())
+	network := &locktest.MortalNetwork{Server: l.srv}
+	c, err := zklock.Dial(ctx, l.srv.Addr(), zklock.WithDialer(network.Dial), zklock.WithoutLog())
 	if err != nil {
 		return // ctx has ended
 	}
 	life, end := context.WithTimeout(ctx, time.Second)
 	defer end()
+	crashed, crash := context.WithCancel(context.WithoutCancel(ctx))
+	defer crash()
 	var campaign sync.WaitGroup
 	campaign.Go(func() {
-		_, h, err := c.Election("/e").WithRank(l.rank).Campaign(life, []byte("new"))
+		_, h, err := c.Election("/e").WithRank(l.rank).Campaign(crashed, []byte("new"))
 		if err == nil {
 			<-h.Context().Done()
 		}
 	})
 	<-life.Done()
-	network.cut()
+	network.Cut() // first, so that the campaign leaves its znode behind
+	crash()
 	_ = c.Close() // there is no connection
 	campaign.Wait()
-}
-
-// mortalNetwork is the network of a process until that crashes: then its connections end without a
-// word.
-type mortalNetwork struct {
-	srv *zktest.Server
-
-	mu    sync.Mutex // guards what follows
-	dead  bool
-	conns []net.Conn
-}
-
-func (n *mortalNetwork) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.dead {
-		return nil, errors.New("the process has crashed")
-	}
-	conn, err := n.srv.Dial(network, addr, timeout)
-	if err == nil {
-		n.conns = append(n.conns, conn)
-	}
-	return conn, err
-}
-
-func (n *mortalNetwork) cut() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.dead = true
-	for _, conn := range n.conns {
-		_ = conn.Close()
-	}
 }
 
 // Scenario 90: while a leader of the old release leads, a new release of higher rank crashes again

@@ -174,7 +174,8 @@ const closingTime = time.Second
 // tellNotClosed logs why a session that was given up could not be closed, if err says so.
 func (c *Client) tellNotClosed(err error) {
 	if err != nil {
-		c.log.Debug("zklock: a session that was given up lasts until the ensemble ends it", "error", bare(err))
+		c.log.Debug("zklock: a session that was given up lasts until the ensemble ends it",
+			"error", bare(err))
 	}
 }
 

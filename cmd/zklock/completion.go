@@ -26,8 +26,8 @@ func files(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCom
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// completeCommand completes PATH -- COMMAND [ARG…], with files only behind the --. It looks for the
-// -- in the words of the command line, since cobra adds one of its own before it asks.
+// completeCommand completes PATH -- COMMAND [ARG…], with files only behind the --. It
+// searches for the -- in the words of the command line, since cobra adds its own -- before it asks.
 func (a *app) completeCommand(
 	*cobra.Command, []string, string,
 ) ([]cobra.Completion, cobra.ShellCompDirective) {

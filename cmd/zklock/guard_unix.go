@@ -263,8 +263,8 @@ func (w *watchman) obey(order string) {
 	}
 }
 
-// look forgets a group that is gone, and ends one whose deadline has passed. It looks so often that
-// the id cannot have been given to another group in between: the kernel assigns ids in turn.
+// look forgets a group that is gone, and ends one whose deadline has passed. It is called so often
+// that the id cannot have been given to another group in between: the kernel assigns ids in turn.
 func (w *watchman) look(now int64) {
 	if w.group > 1 && !w.exists(w.group) {
 		w.group = 0

@@ -50,8 +50,8 @@ type Report struct {
 	Asked    time.Duration `json:"-"`                      // the session timeout that the client asks for
 	Findings []Finding     `json:"findings"`               // the gravest first
 
-	// Longest are the ephemeral znodes of the session that has most, in bytes; nil: there are none,
-	// or they are unknown.
+	// Longest are the ephemeral znodes of the session that has most, in bytes. It is nil if there
+	// are none, or if they are unknown.
 	Longest *Ephemerals `json:"longest_session,omitempty"`
 }
 

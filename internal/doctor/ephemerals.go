@@ -15,8 +15,8 @@ type Ephemerals struct {
 	Bytes   int   `json:"bytes"` // of the list, as that transaction has it
 }
 
-// ephemerals asks a server for the session with the longest list of ephemeral znodes, whoever's it
-// is.
+// ephemerals asks a server for the session with the longest list of ephemeral znodes, of all
+// clients.
 func (x *examination) ephemerals(ctx context.Context, v *Server) *Ephemerals {
 	ctx, cancel := context.WithTimeout(ctx, x.Patience)
 	defer cancel()

@@ -2,9 +2,7 @@ package simulation_test
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -152,8 +151,8 @@ func (r *rankWorld) loop(ctx context.Context, d dice) {
 // connection ends without a word, and its session runs out. A patient one crashes only when it
 // leads.
 func (r *rankWorld) process(ctx context.Context, rank int, life time.Duration, patient bool) {
-	wire := &cuttable{srv: r.srv}
-	c, err := r.dial(ctx, wire.dial)
+	network := &locktest.MortalNetwork{Server: r.srv}
+	c, err := r.dial(ctx, network.Dial)
 	if err != nil {
 		return // ctx has ended
 	}
@@ -172,7 +171,7 @@ func (r *rankWorld) process(ctx context.Context, rank int, life time.Duration, p
 	} else {
 		sleepFor(crashed, life)
 	}
-	wire.cut()
+	network.Cut()
 	crash()
 	campaign.Wait()
 	_ = c.Close() // there is no connection
@@ -205,36 +204,5 @@ func sleepFor(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
-	}
-}
-
-// cuttable is the network of a process until that crashes.
-type cuttable struct {
-	srv *zktest.Server
-
-	mu    sync.Mutex // guards what follows
-	isCut bool
-	conns []net.Conn
-}
-
-func (w *cuttable) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.isCut {
-		return nil, errors.New("the process has crashed")
-	}
-	conn, err := w.srv.Dial(network, addr, timeout)
-	if err == nil {
-		w.conns = append(w.conns, conn)
-	}
-	return conn, err
-}
-
-func (w *cuttable) cut() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.isCut = true
-	for _, conn := range w.conns {
-		_ = conn.Close()
 	}
 }

@@ -64,7 +64,7 @@ const (
 var ErrStopped = errors.New("session is over")
 
 // limit bounds one try at one server of a session that is not retained: the handshake, and up to
-// maxDial name look-up and dialling before it. It begins with Attempt. If no server has answered,
+// maxDial name resolution and dialling before it. It begins with Attempt. If no server has answered,
 // each round doubles it, up to the session timeout, after which the lease of a new session would be
 // over. Servers grant usualGrant even if a client asks for less, so limit always grows to that.
 func (d *Dialer) limit() time.Duration {
@@ -77,7 +77,7 @@ func (d *Dialer) limit() time.Duration {
 // usualGrant is the least session timeout that servers usually grant: two ticks of 2 s.
 const usualGrant = 4 * time.Second
 
-// maxDial bounds name look-up and dialling. A server that swallows SYNs must not keep a session for
+// maxDial bounds name resolution and dialling. A server that swallows SYNs must not keep a session for
 // long from one that has just come back.
 const maxDial = 3 * time.Second
 

@@ -12,13 +12,13 @@ import (
 
 // # Names and addresses
 //
-// A name is looked up for each connection, since a server may come back at another address. But a
+// A name is resolved for each connection, since a server may come back at another address. But a
 // name server that is silent must not cost a hold: a server that was reachable a moment ago most
-// likely still is, at the same address. So if a look-up fails, or takes longer than lookupPatience,
-// the addresses of the last one are tried. A look-up that succeeds meanwhile wins, and so does one
-// that says that there is no such name.
+// likely still is, at the same address. So if the name server fails, or takes longer than
+// lookupPatience, the last known addresses are tried. If it answers meanwhile, its answer counts,
+// also if it says that there is no such name.
 
-// lookupPatience is how long a look-up may take before the last known addresses are tried.
+// lookupPatience is how long the name server may take before the last known addresses are tried.
 const lookupPatience = 200 * time.Millisecond
 
 // known has the addresses that each name had when it was last looked up, in this process. There are
@@ -45,7 +45,7 @@ func (a *addresses) last(host string) []string {
 	return slices.Clone(a.of[host])
 }
 
-// found is the outcome of a look-up.
+// found is what the name server has answered.
 type found struct {
 	addrs []string
 	err   error
@@ -74,7 +74,7 @@ func (e unknownNow) Error() string {
 type naming struct {
 	ctx    context.Context
 	port   string
-	last   []string     // the last known addresses; nil if there are none, or they are not to be tried
+	last   []string     // the last known addresses; nil if there are none
 	lookup <-chan found // nil once it has answered
 
 	dialling <-chan reached // nil if no address is being dialled
@@ -115,7 +115,7 @@ func dialName(ctx context.Context, server string) (net.Conn, error) {
 	}
 }
 
-// found takes the outcome of the look-up. It returns an error if there is nothing left to be tried.
+// found takes the outcome of the lookup. It returns an error if there is nothing left to be tried.
 func (n *naming) found(f found) error {
 	if f.err == nil {
 		if n.dialling == nil || !sameAddresses(f.addrs, n.last) {

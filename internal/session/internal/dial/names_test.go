@@ -42,7 +42,7 @@ func listen(t *testing.T, addr string) string {
 	return port
 }
 
-// Scenario 86: the last known addresses are tried when a look-up fails or is silent.
+// Scenario 86: the last known addresses are tried when a lookup fails or is silent.
 func TestTheLastKnownAddressesAreTriedWhenALookUpFails(t *testing.T) {
 	for name, broken := range map[string]nameServer{
 		"it fails":     {err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}},
@@ -70,7 +70,7 @@ func TestTheLastKnownAddressesAreTriedWhenALookUpFails(t *testing.T) {
 	}
 }
 
-// Without known addresses a failed look-up is the error.
+// Without known addresses a failed lookup is the error.
 func TestAFirstLookUpThatFailsIsTheError(t *testing.T) {
 	names := nameServer{err: errors.New("the name server is on fire")}
 	defer dial.ReplaceLookup(names.lookup)()
@@ -78,7 +78,7 @@ func TestAFirstLookUpThatFailsIsTheError(t *testing.T) {
 	require.ErrorContains(t, err, "on fire")
 }
 
-// A server may have moved: a look-up that succeeds while the last known addresses are tried wins.
+// A server may have moved: a lookup that succeeds while the last known addresses are tried wins.
 func TestALookUpThatSucceedsWins(t *testing.T) {
 	const gone = "192.0.2.1" // nobody's: RFC 5737
 	server := net.JoinHostPort("zk1.example", listen(t, "127.0.0.1"))
@@ -111,7 +111,7 @@ func TestANameThatIsGoneIsNotDialled(t *testing.T) {
 	require.ErrorContains(t, err, "no such host")
 }
 
-// A slow look-up confirms several addresses while they are being dialled.
+// A slow lookup confirms several addresses while they are being dialled.
 func TestALookUpConfirmsTheLastKnownAddresses(t *testing.T) {
 	all := func() []string { return []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"} } // nobody's
 	names := &nameServer{addrs: all()}
@@ -125,7 +125,7 @@ func TestALookUpConfirmsTheLastKnownAddresses(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The error says why the look-up failed, and why the last known address could not be reached.
+// The error says why the lookup failed, and why the last known address could not be reached.
 func TestAnErrorNamesTheLookUpAndTheLastKnownAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
