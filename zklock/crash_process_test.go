@@ -92,15 +92,27 @@ func crashKill(next *zklock.Client, path string, holder *crashChild) (time.Durat
 	return took, hold.Unlock()
 }
 
-// Scenario 90: a release of higher rank is killed (SIGKILL) a moment after each start, and started
+// Scenario 90: a release of higher rank is killed (SIGKILL) a while after each start, and started
 // again, while a candidate of the old release waits. When the old release's leader resigns, that
 // candidate leads within the bound of TestAHealthyCandidateLeadsWithinABoundWhateverHigherRanksDo:
 // twice what the order of arrival may take, with one process that crashes.
 func TestScenario90_ProcessesOfAHigherRankAreKilledAgainAndAgain(t *testing.T) {
 	s := locktest.SiteBeside(t, 3)
+	timeout := s.ShortTimeout()
+	// The last of them come to lead, and die soon after.
+	for _, tenths := range []time.Duration{1, 3, 6, 9, 12} {
+		life := tenths * timeout / 10
+		t.Run(fmt.Sprintf("after %v", life), func(t *testing.T) {
+			t.Parallel()
+			healthyAfterKills(t, s, life)
+		})
+	}
+}
+
+// healthyAfterKills checks the bound for processes that are killed after that life.
+func healthyAfterKills(t *testing.T, s *locktest.Site, life time.Duration) {
 	path, timeout := s.Path(t), s.ShortTimeout()
 	orders := childOrders{Connect: s.Connect(), Path: path, Rank: 1, Timeout: timeout, Tick: s.Tick}
-	life := timeout / 4
 	leader := locktest.Take(t, locktest.Campaign(s.Client(t).Election(path), "old leader"))
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -116,9 +128,7 @@ func TestScenario90_ProcessesOfAHigherRankAreKilledAgainAndAgain(t *testing.T) {
 			crashes <- err
 		}
 	})
-	for range 3 {
-		require.NoError(t, <-crashes)
-	}
+	require.NoError(t, <-crashes)
 	healthy := locktest.AcquireAside(t, locktest.Campaign(s.Client(t).Election(path), "healthy"))
 	require.NoError(t, <-crashes)
 	stalls := locktest.Stalls(t)

@@ -4,13 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -59,7 +59,7 @@ func variable(flag string) string {
 func (c *connFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.zk, "zk", "", "the ensemble, `host:port,...`; a /chroot may follow; default $"+envZK)
 	f.StringArrayVar(&c.auth, "auth", nil, "credentials, `scheme:credential`, for example digest:user:password, or\nsasl:user:password for SASL with DIGEST-MD5; shows in the\nprocess list: better $"+envAuth+" or --auth-file")
-	f.StringVar(&c.authFile, "auth-file", "", "`file` with one scheme:credential a line; default $"+envAuthFile)
+	f.StringVar(&c.authFile, "auth-file", "", "`file` with one scheme:credential a line; a sasl line is read\nagain for each connection; default $"+envAuthFile)
 	f.DurationVar(&c.patience, "connect-timeout", 15*time.Second, "how long to look for a server that answers")
 	f.DurationVar(&c.timeout, "session-timeout", zksession.DefaultTimeout, "how soon the lock of a crashed holder is free; or $"+envTimeout)
 	f.DurationVar(&c.tick, "tick", 0, "the ensemble's tickTime, if its minSessionTimeout is not two ticks; default: found out; help safety")
@@ -96,7 +96,7 @@ func (c *connFlags) environment(f *pflag.FlagSet) error {
 }
 
 // options turns the flags into options for Dial. warn is called later, with why a file of the TLS
-// flags can no more be used.
+// flags or that of --auth-file can no more be used.
 func (c *connFlags) options(warn func(error)) ([]zklock.Option, error) {
 	if c.zk == "" {
 		c.zk = os.Getenv(envZK)
@@ -118,57 +118,86 @@ func (c *connFlags) options(warn func(error)) ([]zklock.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, cred := range creds {
-		scheme, secret, ok := strings.Cut(cred.text, ":")
-		if !ok || scheme == "" || secret == "" {
-			return nil, usagef("%s: want scheme:credential, for example digest:user:password", cred.from)
-		}
-		if scheme != "sasl" {
-			opts = append(opts, zklock.WithAuth(scheme, []byte(secret)))
-			continue
-		}
-		user, password, ok := strings.Cut(secret, ":")
-		if !ok || user == "" {
-			return nil, usagef("%s: want sasl:user:password", cred.from)
-		}
-		opts = append(opts, zklock.WithSASL(session.DigestMD5(user, password)))
+	for _, auth := range creds.auth {
+		opts = append(opts, zklock.WithAuth(auth.scheme, []byte(auth.secret)))
+	}
+	if creds.sasl != nil {
+		login := &renewed[session.SASL]{read: c.saslLogin, last: creds.sasl, warn: warn}
+		opts = append(opts, zklock.WithSASL(renewingSASL{creds.sasl, login}))
 	}
 	conf, err := c.tlsConfig()
 	if err != nil {
 		return nil, err
 	}
 	if conf != nil {
-		renewing := &renewingTLS{read: c.tlsConfig, last: conf, warn: warn}
-		opts = append(opts, zklock.WithTLSFunc(renewing.next))
+		files := &renewed[*tls.Config]{read: c.tlsConfig, last: conf, warn: warn}
+		opts = append(opts, zklock.WithTLSFunc(func() (*tls.Config, error) { return files.next(), nil }))
 	}
 	return opts, nil
 }
 
-// credential is one credential and its source; errors name the source, and never the secret.
-type credential struct{ text, from string }
+// credentials are those of --auth, --auth-file or the environment.
+type credentials struct {
+	auth []authentication
+	sasl session.SASL // of the last line with sasl, nil without one
+}
 
-// credentials come from the flags; without any, from the environment.
-func (c *connFlags) credentials() (all []credential, err error) {
+// authentication is a scheme and its credential.
+type authentication struct{ scheme, secret string }
+
+// credentials come from the flags; without any, from the environment. Errors name the source of a
+// credential, and never its secret.
+func (c *connFlags) credentials() (all credentials, err error) {
+	if err := all.add("--auth", c.auth); err != nil {
+		return all, err
+	}
 	file := c.authFile
-	for _, text := range c.auth {
-		all = append(all, credential{text, "--auth"})
-	}
-	if len(all) == 0 && file == "" {
-		for _, text := range lines(os.Getenv(envAuth)) {
-			all = append(all, credential{text, envAuth})
-		}
+	if len(c.auth) == 0 && file == "" {
 		file = os.Getenv(envAuthFile)
-	}
-	if file != "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, usagef("--auth-file: %w", err)
-		}
-		for _, line := range lines(string(text)) {
-			all = append(all, credential{line, "--auth-file " + file})
+		if err := all.add(envAuth, lines(os.Getenv(envAuth))); err != nil {
+			return all, err
 		}
 	}
-	return all, nil
+	if file == "" {
+		return all, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return all, usagef("--auth-file: %w", err)
+	}
+	return all, all.add("--auth-file "+file, lines(string(text)))
+}
+
+// add adds credentials, each scheme:secret, from that source.
+func (c *credentials) add(source string, credentials []string) error {
+	for _, text := range credentials {
+		scheme, secret, ok := strings.Cut(text, ":")
+		if !ok || scheme == "" || secret == "" {
+			return usagef("%s: want scheme:credential, for example digest:user:password", source)
+		}
+		if scheme != "sasl" {
+			c.auth = append(c.auth, authentication{scheme, secret})
+			continue
+		}
+		user, password, ok := strings.Cut(secret, ":")
+		if !ok || user == "" {
+			return usagef("%s: want sasl:user:password", source)
+		}
+		c.sasl = session.DigestMD5(user, password)
+	}
+	return nil
+}
+
+// saslLogin reads the SASL login again.
+func (c *connFlags) saslLogin() (session.SASL, error) {
+	all, err := c.credentials()
+	if err != nil {
+		return nil, err
+	}
+	if all.sasl == nil {
+		return nil, errors.New("the file of --auth-file has no line sasl:user:password any more")
+	}
+	return all.sasl, nil
 }
 
 // lines returns the lines that are neither empty nor comments.
@@ -209,57 +238,9 @@ func (c *connFlags) tlsConfig() (*tls.Config, error) {
 	return conf, nil
 }
 
-// renewingTLS reads the files of the TLS flags again for each connection, so that a command that
-// runs for weeks uses certificates that were renewed meanwhile.
-type renewingTLS struct {
-	read func() (*tls.Config, error)
-	warn func(error) // called when read has failed
-
-	mu     sync.Mutex  // guards what follows
-	last   *tls.Config // that could be read
-	warned string      // the last warning, until the files can be read again
-}
-
-// next returns the configuration that the files hold now. If it can't be read, since one file was
-// replaced and another not yet, or the files are gone, next returns the last one, which the servers
-// may still accept. It warns of that once, and not for each attempt to connect.
-func (r *renewingTLS) next() (*tls.Config, error) {
-	conf, err := r.read()
-	if err == nil {
-		r.keep(conf)
-		return conf, nil
-	}
-	last, isNew := r.failed(err.Error())
-	if isNew {
-		r.warn(err)
-	}
-	return last, nil
-}
-
-func (r *renewingTLS) keep(conf *tls.Config) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last = conf
-	r.warned = ""
-}
-
-// failed returns the last configuration that could be read, and whether why has not been told yet.
-func (r *renewingTLS) failed(why string) (last *tls.Config, isNew bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	isNew = why != r.warned
-	r.warned = why
-	return r.last, isNew
-}
-
-// warnOfTLS says that a file of the TLS flags can't be used any more.
-func (a *app) warnOfTLS(err error) {
-	notice(a.err, "%v; the last certificates that could be read are used", err)
-}
-
 // dial connects, within --connect-timeout and ctx.
 func (a *app) dial(ctx context.Context, more ...zklock.Option) (*zklock.Client, error) {
-	opts, err := a.conn.options(a.warnOfTLS)
+	opts, err := a.conn.options(a.warnOfFiles)
 	if err != nil {
 		return nil, err
 	}

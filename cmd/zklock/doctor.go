@@ -45,7 +45,7 @@ zklock help exit-codes says what it ends with.`,
 }
 
 func (a *app) doctor(conf doctor.Config, asJSON bool) error {
-	opts, err := a.conn.options(a.warnOfTLS)
+	opts, err := a.conn.options(a.warnOfFiles)
 	if err != nil {
 		return err
 	}

@@ -19,8 +19,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zktest"
 )
@@ -111,13 +113,52 @@ func TestACommandUsesCertificatesThatWereRenewedWhileItRuns(t *testing.T) {
 	renewed, newCert, newKey := certificate(t, t.TempDir())
 	require.NoError(t, os.Rename(newCert, cert))
 	reconnect(old, "the old certificates, since the new one has no key yet")
-	require.Contains(t, p.err.String(), "the last certificates that could be read are used")
+	require.Contains(t, p.err.String(), "what could last be read is used")
 
 	require.NoError(t, os.Rename(newKey, key))
 	reconnect(trust(renewed, cert), "the new ones")
 	require.False(t, p.over())
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	p.exits(7)
+}
+
+// The login is renewed on disk: the lock's directory lets ann enter, and only bob leave.
+func TestACommandUsesALoginThatWasRenewedWhileItRuns(t *testing.T) {
+	t.Parallel()
+	logins := filepath.Join(t.TempDir(), "auth")
+	login := func(text string) { require.NoError(t, os.WriteFile(logins, []byte(text), 0o600)) }
+	login("sasl:ann:a\n")
+	s := zktest.Run(t, zktest.WithTick(tick), longSessions, zktest.WithSASLUsers(map[string]string{"ann": "a", "bob": "b"}))
+	ses, err := session.Open(t.Context(), s.Addr(), session.Config{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ses.Close()) }()
+	_, err = ses.Create(t.Context(), "/l", nil, session.Persistent, []zk.ACL{
+		{Perms: zk.PermCreate | zk.PermRead, Scheme: "sasl", ID: "ann"},
+		{Perms: zk.PermDelete | zk.PermRead, Scheme: "sasl", ID: "bob"},
+	})
+	require.NoError(t, err)
+	d := newDiary(t)
+	p := launch(t, s.Addr(), append(lossFlags("--session-timeout", calm, "--auth-file", logins),
+		"/l", "--", testCommand, "diary", string(d), "until-term")...)
+	d.alive(t, "child")
+
+	login("")
+	requireReconnects(t, s)
+	require.Contains(t, p.err.String(), "has no line sasl:user:password any more; what could last be read is used")
+	login("sasl:bob:b\n")
+	requireReconnects(t, s)
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	p.exits(7)
+	require.Empty(t, s.Children("/l"))
+}
+
+// requireReconnects breaks the connection of the only session, and waits until the session has used
+// another one.
+func requireReconnects(t *testing.T, s *zktest.Server) {
+	t.Helper()
+	requests := requestsOf(s)
+	s.DropConnections()
+	until(t, "reconnected", func() bool { return requestsOf(s) > requests+1 }) // the login is one
 }
 
 // requestsOf returns how many requests of the only session s has seen.
@@ -132,20 +173,18 @@ func requestsOf(s *zktest.Server) (n int) {
 
 // A client without a server may connect several times a second.
 func TestAFileThatCannotBeReadIsWarnedOfOnce(t *testing.T) {
-	first, renewed := &tls.Config{MinVersion: tls.VersionTLS12}, &tls.Config{MinVersion: tls.VersionTLS13}
+	first, second := &tls.Config{MinVersion: tls.VersionTLS12}, &tls.Config{MinVersion: tls.VersionTLS13}
 	var found *tls.Config
 	var unreadable error
 	var warned []error
-	r := renewingTLS{
+	r := renewed[*tls.Config]{
 		last: first,
 		read: func() (*tls.Config, error) { return found, unreadable },
 		warn: func(err error) { warned = append(warned, err) },
 	}
 	next := func(conf *tls.Config, err error) *tls.Config {
 		found, unreadable = conf, err
-		got, err := r.next()
-		require.NoError(t, err)
-		return got
+		return r.next()
 	}
 	for range 3 {
 		require.Same(t, first, next(nil, os.ErrNotExist))
@@ -154,7 +193,7 @@ func TestAFileThatCannotBeReadIsWarnedOfOnce(t *testing.T) {
 	require.Same(t, first, next(nil, os.ErrPermission))
 	require.Equal(t, []error{os.ErrNotExist, os.ErrPermission}, warned, "another reason")
 
-	require.Same(t, renewed, next(renewed, nil))
-	require.Same(t, renewed, next(nil, os.ErrPermission))
+	require.Same(t, second, next(second, nil))
+	require.Same(t, second, next(nil, os.ErrPermission))
 	require.Len(t, warned, 3, "again, after it could be read")
 }

@@ -1,10 +1,12 @@
 package kerberos_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/jcmturner/gokrb5/v8/client"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/session"
@@ -68,6 +70,25 @@ func TestARealServerAcceptsKerberosAndEnforcesIt(t *testing.T) {
 		_, err := session.Open(locktest.Within(t, 2*time.Second), e.Connect(), session.Config{SASL: mechanism})
 		require.ErrorContains(t, err, "no ticket for zookeeper/elsewhere")
 		require.NotErrorIs(t, err, zklock.ErrAuth)
+	})
+	t.Run("after its key was changed", func(t *testing.T) {
+		stale := k.login(t, "ann")
+		k.changeKey(t, "ann")
+		var logins atomic.Int32
+		mechanism := kerberos.GSSAPIFunc(func() (*client.Client, error) {
+			if logins.Add(1) == 1 {
+				return stale, nil
+			}
+			return k.login(t, "ann"), nil
+		})
+		t.Cleanup(mechanism.Close)
+		s := open(t, link.Addr(), mechanism)
+		for range 2 {
+			_, _, err := s.Get(locktest.Within(t, soon), path)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, logins.Load(), "its tickets serve the next connection")
+			link.Cut()
+		}
 	})
 	t.Run("while the center is down", func(t *testing.T) {
 		k.stop()

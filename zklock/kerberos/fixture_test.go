@@ -45,7 +45,7 @@ func startKDC(t *testing.T, principals ...string) *kdc {
 	k.run(t, "kdb5_util", "create", "-r", realm, "-s", "-P", "master")
 	for _, p := range principals {
 		k.run(t, "kadmin.local", "-r", realm, "-q", "addprinc -randkey "+p)
-		k.run(t, "kadmin.local", "-r", realm, "-q", "ktadd -k "+k.keytabOf(p)+" "+p)
+		k.changeKey(t, p)
 	}
 	k.start(t)
 	return k
@@ -149,11 +149,23 @@ func (k *kdc) keytabOf(principal string) string {
 // mechanism returns the principal's.
 func (k *kdc) mechanism(t *testing.T, principal string, opts ...kerberos.Option) *kerberos.Mechanism {
 	t.Helper()
-	kt, err := keytab.Load(k.keytabOf(principal))
-	require.NoError(t, err)
-	m := kerberos.GSSAPI(client.NewWithKeytab(principal, realm, kt, k.conf), opts...)
+	m := kerberos.GSSAPI(k.login(t, principal), opts...)
 	t.Cleanup(m.Close)
 	return m
+}
+
+// login returns one with the principal's keytab as it is now.
+func (k *kdc) login(t *testing.T, principal string) *client.Client {
+	t.Helper()
+	kt, err := keytab.Load(k.keytabOf(principal))
+	require.NoError(t, err)
+	return client.NewWithKeytab(principal, realm, kt, k.conf)
+}
+
+// changeKey gives the principal another key, and writes it to the keytab.
+func (k *kdc) changeKey(t *testing.T, principal string) {
+	t.Helper()
+	k.run(t, "kadmin.local", "-r", realm, "-q", "ktadd -k "+k.keytabOf(principal)+" "+principal)
 }
 
 // servers starts an ensemble of one server, which knows its own principal, and lets in nobody who has not authenticated

@@ -28,11 +28,12 @@ func WithPrincipal(of func(server string) string) Option {
 // Mechanism is the SASL mechanism GSSAPI of one user; see GSSAPI. Its methods may be called
 // concurrently.
 type Mechanism struct {
-	login     *client.Client
+	newLogin  func() (*client.Client, error)
 	principal func(server string) string
 
-	mu       sync.Mutex // guards closed, and requests against it
+	mu       sync.Mutex // guards closed, login and all logins' counts, and requests against closed
 	closed   bool
+	login    *sharedLogin // nil before the first
 	requests sync.WaitGroup
 }
 
@@ -50,7 +51,29 @@ var _ session.SASL = (*Mechanism)(nil)
 // In FIPS 140-only mode (GODEBUG=fips140=only) a negotiation fails unless all keys have an
 // encryption type of SHA-2: aes256-cts-hmac-sha384-192 or aes128-cts-hmac-sha256-128.
 func GSSAPI(login *client.Client, opts ...Option) *Mechanism {
-	m := &Mechanism{login: login, principal: defaultPrincipal}
+	m := GSSAPIFunc(func() (*client.Client, error) { return login, nil }, opts...)
+	m.login = &sharedLogin{login, 1}
+	return m
+}
+
+// GSSAPIFunc is GSSAPI with the login that newLogin returns. newLogin is called when there is none
+// yet, and when there is no ticket to be had with the last one: after a keytab was changed, or when
+// the tickets of a credentials cache have ended. So it reads the file again:
+//
+//	kerberos.GSSAPIFunc(func() (*client.Client, error) {
+//		kt, err := keytab.Load("/etc/app.keytab")
+//		if err != nil {
+//			return nil, err
+//		}
+//		return client.NewWithKeytab("app", "EXAMPLE.ORG", kt, conf), nil
+//	})
+//
+// newLogin may be called by several goroutines at once. If it returns an error, the connection is
+// given up, and another server is tried. It may return the login that it returned last. Each other
+// login is the mechanism's: it ends when the next one has replaced it and no request uses it any
+// more, the last one with Close.
+func GSSAPIFunc(newLogin func() (*client.Client, error), opts ...Option) *Mechanism {
+	m := &Mechanism{newLogin: newLogin, principal: defaultPrincipal}
 	for _, o := range opts {
 		o(m)
 	}
@@ -74,12 +97,15 @@ func (m *Mechanism) Name() string { return "GSSAPI" }
 // Closing twice is harmless.
 func (m *Mechanism) Close() {
 	m.mu.Lock()
-	first := !m.closed
 	m.closed = true
 	m.mu.Unlock()
 	m.requests.Wait()
-	if first {
-		m.login.Destroy()
+	m.mu.Lock()
+	last := m.login
+	m.login = nil
+	m.mu.Unlock()
+	if last != nil {
+		m.release(last)
 	}
 }
 
@@ -124,11 +150,8 @@ func (m *Mechanism) ticket(ctx context.Context, principal string) (credential, e
 	answered := make(chan answer, 1)
 	go func() {
 		defer m.requests.Done()
-		a := answer{credential: credential{realm: m.login.Credentials.Domain(), name: m.login.Credentials.CName()}}
-		a.err = decoding(func() (err error) {
-			a.ticket, a.key, err = m.login.GetServiceTicket(principal)
-			return err
-		})
+		var a answer
+		a.credential, a.err = m.ask(principal)
 		answered <- a
 	}()
 	select {
@@ -139,6 +162,91 @@ func (m *Mechanism) ticket(ctx context.Context, principal string) (credential, e
 		return a.credential, nil
 	case <-ctx.Done():
 		return credential{}, fmt.Errorf("no ticket for %s: no answer yet: %w", principal, context.Cause(ctx))
+	}
+}
+
+// ask asks for a ticket with the last login. If there is none to be had with it, ask asks with a
+// new one.
+func (m *Mechanism) ask(principal string) (credential, error) {
+	last, err := m.lastLogin()
+	if err != nil {
+		return credential{}, err
+	}
+	defer m.release(last)
+	c, err := last.ask(principal)
+	if err == nil {
+		return c, nil
+	}
+	next, noLogin := m.nextLogin()
+	if noLogin != nil {
+		return credential{}, errors.Join(err, noLogin)
+	}
+	defer m.release(next)
+	if next == last {
+		return credential{}, err
+	}
+	return next.ask(principal)
+}
+
+// sharedLogin is a login that newLogin has returned.
+type sharedLogin struct {
+	*client.Client
+	users int // the requests that use it, and the mechanism until it has a later one
+}
+
+func (l *sharedLogin) ask(principal string) (c credential, err error) {
+	c.realm, c.name = l.Credentials.Domain(), l.Credentials.CName()
+	err = decoding(func() (err error) {
+		c.ticket, c.key, err = l.GetServiceTicket(principal)
+		return err
+	})
+	return c, err
+}
+
+// lastLogin returns the last login, or the first. The caller releases it.
+func (m *Mechanism) lastLogin() (*sharedLogin, error) {
+	m.mu.Lock()
+	last := m.login
+	if last != nil {
+		last.users++
+	}
+	m.mu.Unlock()
+	if last == nil {
+		return m.nextLogin()
+	}
+	return last, nil
+}
+
+// nextLogin returns what newLogin now returns, which replaces the last one. The caller releases it.
+func (m *Mechanism) nextLogin() (*sharedLogin, error) {
+	now, err := m.newLogin()
+	if err != nil {
+		return nil, fmt.Errorf("no login: %w", err)
+	}
+	m.mu.Lock()
+	last := m.login
+	if last != nil && last.Client == now {
+		last.users++
+		m.mu.Unlock()
+		return last, nil
+	}
+	next := &sharedLogin{now, 2} // the mechanism's and the caller's
+	m.login = next
+	m.mu.Unlock()
+	if last != nil {
+		m.release(last)
+	}
+	return next, nil
+}
+
+// release ends a login that nobody uses any more.
+func (m *Mechanism) release(l *sharedLogin) {
+	m.mu.Lock()
+	l.users--
+	unused := l.users == 0
+	m.mu.Unlock()
+	if unused {
+		l.Destroy()
 	}
 }
 
