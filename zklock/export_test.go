@@ -1,6 +1,8 @@
 package zklock
 
 import (
+	"context"
+
 	"github.com/zklock/locker/internal/queue"
 )
 
@@ -11,3 +13,13 @@ func LocalQueues(c *Client) int {
 
 // HeardGone notifies h that its znode was deleted.
 func HeardGone(h *Hold) { h.a.endLost(queue.ErrGone) }
+
+// DelayHolds has each call of m wait for f when its turn has come, before it holds: as does a
+// process that is stopped at this moment.
+func DelayHolds(m *Mutex, f func()) {
+	m.enter = func(ctx context.Context, w *waiting) (ticket, error) {
+		t, err := m.obtain(ctx, w.info, w)
+		f()
+		return t, err
+	}
+}

@@ -1,6 +1,8 @@
 package zklock_test
 
 import (
+	"path"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,5 +79,34 @@ func TestScenario83_AProgramsOwnEphemeralZnodeKeepsTheLostSession(t *testing.T) 
 		_, stands := srv.Node(own.Path)
 		require.True(t, stands)
 		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
+	})
+}
+
+// Scenario 83: a process is stopped when its turn has come, before it holds, and its session is lost
+// and replaced meanwhile. The lost session may be closed, since nobody holds under it. So the call
+// takes another place in line, in the session that has replaced it.
+func TestScenario83_ATurnOfALostSessionIsNotHeld(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		m := s.Client().Mutex("/l")
+		stopped, goOn := make(chan struct{}), make(chan struct{})
+		stop := sync.OnceFunc(func() {
+			close(stopped)
+			<-goOn
+		})
+		zklock.DelayHolds(m, stop)
+		call := locktest.Go(s.Context(), m.Lock)
+		<-stopped
+		lost := s.Server.Children("/l")
+		s.Server.Leader().Down()
+		time.Sleep(20 * time.Second)
+		s.Server.Leader().Up()
+		other := s.Lock(s.Client().Mutex("/l"))
+
+		close(goOn)
+		require.False(s, call.Over(), "while another client holds")
+		s.Unlock(other)
+		h := call.Get(s)
+		require.NotContains(s, lost, path.Base(h.Node()))
+		s.Unlock(h)
 	})
 }
