@@ -239,3 +239,38 @@ func TestScenario83_AfterAnOutageOfARealServerTheLostSessionIsClosed(t *testing.
 	t.Logf("held again %v after the server was back, with a session timeout of %v", locktest.Millis(took), timeout)
 	require.Less(t, took, timeout/2+3*stalled)
 }
+
+// Scenario 85: two of three real servers, among them those of most of the holders, take connections
+// and answer nothing. All holds survive, wherever in their heartbeats that finds them.
+func TestScenario85_HoldsSurviveTwoSilentRealServers(t *testing.T) {
+	const (
+		clients = 30
+		timeout = 10 * time.Second
+	)
+	e := ensemble.Start(t, 3, ensemble.WithTick(2*time.Second))
+	var addrs []string
+	proxies := e.Proxies(t)
+	for _, p := range proxies {
+		addrs = append(addrs, p.Addr())
+	}
+	var holds []*zklock.Hold
+	for i := range clients {
+		c, err := zklock.Dial(locktest.Soon(t), strings.Join(addrs, ","), zklock.WithSessionTimeout(timeout), zklock.WithoutLog())
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		holds = append(holds, locktest.Lock(t, c.Mutex(fmt.Sprint("/silent/", i))))
+		locktest.Pass(timeout / 3 / clients) // so that each is at another moment between two heartbeats
+	}
+	silenced := proxies[0].Open() + proxies[1].Open()
+	stalls := locktest.Stalls(t)
+	for _, p := range proxies[:2] {
+		p.Freeze()
+		defer p.Thaw()
+	}
+	locktest.Pass(timeout)
+	stalled := stalls()
+	t.Logf("the servers of %d of %d holders fell silent; this process was kept from running for up to %v", silenced, clients, locktest.Millis(stalled))
+	for _, h := range holds {
+		require.NoError(t, h.Err())
+	}
+}

@@ -12,8 +12,9 @@
 // uses the one server (i+OFFSET) mod n, so that all contestants of a round use the same servers. Worker i uses the lock
 // at ROOT/(i mod LOCKS). The answers on standard output, in nanoseconds of a monotonic clock, are op LOCK ASKED GOT LEFT
 // for every cycle, then done START END, the time that counts: it begins after the warm-up. Both last longer than asked
-// for if they have to: for as many cycles as there are locks, or a twentieth of the workers. Any command may be answered
-// by error TEXT instead. The end of the input ends the program.
+// for if they have to: for as many cycles as there are locks, or a twentieth of the workers. Before done a program may
+// say what its process has used in that time: cost CPU-NS ALLOCATIONS READS-AND-WRITES. Any command may be answered by
+// error TEXT instead. The end of the input ends the program.
 package load
 
 import (
@@ -59,20 +60,33 @@ func Serve(in io.Reader, out io.Writer, peer Peer) error {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		s := server{peer: peer}
-		ops, during, err := s.do(lines.Text())
+		r, err := s.do(lines.Text())
 		if err != nil {
 			fmt.Fprintf(w, "error %s\n", strings.ReplaceAll(err.Error(), "\n", "; ")) // w keeps its own errors for Flush
 		} else {
-			for _, o := range ops {
-				fmt.Fprintf(w, "op %d %d %d %d\n", o.Lock, o.Asked, o.Got, o.Left)
-			}
-			fmt.Fprintf(w, "done %d %d\n", during.Start, during.End)
+			r.print(w)
 		}
 		if err := w.Flush(); err != nil {
 			return err
 		}
 	}
 	return lines.Err()
+}
+
+// result is the answer to a command.
+type result struct {
+	ops    []stats.Op
+	during stats.Window
+	cost   stats.Cost
+}
+
+// print prints the answer. w keeps its errors for Flush.
+func (r result) print(w *bufio.Writer) {
+	for _, o := range r.ops {
+		fmt.Fprintf(w, "op %d %d %d %d\n", o.Lock, o.Asked, o.Got, o.Left)
+	}
+	fmt.Fprintf(w, "cost %d %d %d\n", r.cost.CPU, r.cost.Allocations, r.cost.SystemCalls)
+	fmt.Fprintf(w, "done %d %d\n", r.during.Start, r.during.End)
 }
 
 // server is one command.
@@ -86,11 +100,11 @@ type server struct {
 	opened                  []Client
 }
 
-func (s *server) do(command string) (ops []stats.Op, during stats.Window, err error) {
+func (s *server) do(command string) (r result, err error) {
 	var servers string
 	if _, err := fmt.Sscanf(command, "run %s %d %d %s %d %d %d %d %d\n", &servers, &s.offset, &s.timeout, &s.root,
 		&s.clients, &s.workers, &s.locks, &s.warm, &s.run); err != nil {
-		return nil, during, fmt.Errorf("command %q: %w", command, err)
+		return r, fmt.Errorf("command %q: %w", command, err)
 	}
 	s.servers = strings.Split(servers, ",")
 	s.timeout, s.warm, s.run = s.timeout*time.Millisecond, s.warm*time.Millisecond, s.run*time.Millisecond
@@ -98,9 +112,9 @@ func (s *server) do(command string) (ops []stats.Op, during stats.Window, err er
 	defer cancel()
 	lockers, err := s.open(ctx)
 	if err == nil {
-		ops, during, err = s.work(ctx, lockers)
+		r, err = s.work(ctx, lockers)
 	}
-	return ops, during, errors.Join(err, s.close())
+	return r, errors.Join(err, s.close())
 }
 
 // open opens the sessions, several at a time, and a locker for each worker.
@@ -161,7 +175,7 @@ func cycle(ctx context.Context, l Locker, lock int) (o stats.Op, err error) {
 	return o, err
 }
 
-func (s *server) work(ctx context.Context, lockers []Locker) ([]stats.Op, stats.Window, error) {
+func (s *server) work(ctx context.Context, lockers []Locker) (r result, err error) {
 	var (
 		ops            = make([][]stats.Op, len(lockers))
 		errs           = make([]error, len(lockers))
@@ -196,9 +210,14 @@ func (s *server) work(ctx context.Context, lockers []Locker) ([]stats.Op, stats.
 		}
 		return now()
 	}
-	start.Store(after(s.warm, &before))
-	end := after(s.run, &during)
+	r.during.Start = after(s.warm, &before)
+	costBefore, costErr := cost()
+	start.Store(r.during.Start)
+	r.during.End = after(s.run, &during)
+	costAfter, err := cost()
 	over.Store(true)
 	working.Wait()
-	return slices.Concat(ops...), stats.Window{Start: start.Load(), End: end}, errors.Join(errs...)
+	r.cost = costAfter.Less(costBefore)
+	r.ops = slices.Concat(ops...)
+	return r, errors.Join(append(errs, costErr, err)...)
 }

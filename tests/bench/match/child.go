@@ -42,29 +42,39 @@ func (m *run) start(c Contestant) (*child, error) {
 	return &child{cmd, in, bufio.NewScanner(out)}, cmd.Start()
 }
 
+// raced is the answer to one command.
+type raced struct {
+	ops    []stats.Op
+	during stats.Window
+	cost   stats.Cost
+}
+
 // do sends one command and reads the answers to it. The end of ctx kills the process.
-func (ch *child) do(ctx context.Context, command string) (ops []stats.Op, during stats.Window, err error) {
+func (ch *child) do(ctx context.Context, command string) (r raced, err error) {
 	stop := context.AfterFunc(ctx, ch.kill)
 	defer stop()
 	if _, err := fmt.Fprintln(ch.in, command); err != nil {
-		return nil, during, err
+		return r, err
 	}
 	for ch.out.Scan() {
 		line := ch.out.Text()
 		var o stats.Op
 		if _, err := fmt.Sscanf(line, "op %d %d %d %d\n", &o.Lock, &o.Asked, &o.Got, &o.Left); err == nil {
-			ops = append(ops, o)
+			r.ops = append(r.ops, o)
 			continue
 		}
-		if _, err := fmt.Sscanf(line, "done %d %d\n", &during.Start, &during.End); err == nil {
-			return ops, during, nil
+		if _, err := fmt.Sscanf(line, "cost %d %d %d\n", &r.cost.CPU, &r.cost.Allocations, &r.cost.SystemCalls); err == nil {
+			continue
 		}
-		return nil, during, errors.New(strings.TrimPrefix(line, "error "))
+		if _, err := fmt.Sscanf(line, "done %d %d\n", &r.during.Start, &r.during.End); err == nil {
+			return r, nil
+		}
+		return r, errors.New(strings.TrimPrefix(line, "error "))
 	}
 	if err := errors.Join(context.Cause(ctx), ch.out.Err()); err != nil {
-		return nil, during, fmt.Errorf("waiting for the contestant: %w", err)
+		return r, fmt.Errorf("waiting for the contestant: %w", err)
 	}
-	return nil, during, errors.New("the contestant ended")
+	return r, errors.New("the contestant ended")
 }
 
 // patience is how long a process may take to end.

@@ -110,7 +110,7 @@ func (m *run) warmUp(ctx context.Context) {
 		}
 		m.Log("warming up: %s", c.Title)
 		for _, s := range []Setting{{Clients: 4, Workers: 4, Locks: 1}, {Clients: 1, Workers: 1, Locks: 1}} {
-			if _, _, err := m.race(ctx, s, c, 0, 0, m.First/2); err != nil {
+			if _, err := m.race(ctx, s, c, 0, 0, m.First/2); err != nil {
 				m.failed(ctx, c, "warming up", err)
 				break
 			}
@@ -120,8 +120,8 @@ func (m *run) warmUp(ctx context.Context) {
 
 // cell is one measurement.
 func (m *run) cell(ctx context.Context, s Setting, c Contestant, round int) {
-	ops, during, err := m.race(ctx, s, c, round, m.Warm, m.Run)
-	f := stats.Of(ops, during)
+	r, err := m.race(ctx, s, c, round, m.Warm, m.Run)
+	f := stats.Of(r.ops, r.during, r.cost)
 	if err == nil && f.Rate == 0 {
 		err = errors.New("no cycle came to an end in time")
 	}
@@ -134,17 +134,17 @@ func (m *run) cell(ctx context.Context, s Setting, c Contestant, round int) {
 }
 
 // race has a contestant run a setting.
-func (m *run) race(ctx context.Context, s Setting, c Contestant, round int, warm, run time.Duration) (ops []stats.Op, during stats.Window, err error) {
+func (m *run) race(ctx context.Context, s Setting, c Contestant, round int, warm, run time.Duration) (raced, error) {
 	ctx, cancel := context.WithTimeout(ctx, warm+run+slack)
 	defer cancel()
 	addrs, err := m.site.Addrs(c.Kind, s.Delay)
 	if err != nil {
-		return nil, during, err
+		return raced{}, err
 	}
 	if m.children[c.Name] == nil {
 		if m.children[c.Name], err = m.start(c); err != nil {
 			delete(m.children, c.Name)
-			return nil, during, err
+			return raced{}, err
 		}
 	}
 	m.paths++ // a path that was not used before

@@ -15,11 +15,16 @@ import (
 // middle returns the medians over the rounds; zero when the contestant did not take part.
 func middle(r *match.Result, s match.Setting, c match.Contestant) stats.Figures {
 	var rates []float64
-	var acquire, handOver []time.Duration
+	var acquire, handOver, cpu []time.Duration
+	var allocations, calls []float64
 	for _, f := range r.Cells[match.Key(s, c)] {
 		rates, acquire, handOver = append(rates, f.Rate), append(acquire, f.Acquire), append(handOver, f.HandOver)
+		cpu, allocations, calls = append(cpu, f.CPU), append(allocations, f.Allocations), append(calls, f.SystemCalls)
 	}
-	return stats.Figures{Rate: stats.Median(rates), Acquire: stats.Median(acquire), HandOver: stats.Median(handOver)}
+	return stats.Figures{
+		Rate: stats.Median(rates), Acquire: stats.Median(acquire), HandOver: stats.Median(handOver),
+		CPU: stats.Median(cpu), Allocations: stats.Median(allocations), SystemCalls: stats.Median(calls),
+	}
 }
 
 // Text prints what was measured, where and how, and the figures as a Markdown table.
@@ -29,20 +34,44 @@ func Text(r *match.Result) string {
 	for _, line := range slices.Concat(how, r.Notes, r.Left, r.Failures) {
 		fmt.Fprintf(&b, "- %s\n", line)
 	}
-	const first, column = "\n| %-33s |", " %26s |"
-	fmt.Fprintf(&b, first, "cycles a second (p50)")
-	for _, c := range r.Contestants {
-		fmt.Fprintf(&b, column, strings.TrimSuffix(c.Title, ": create + delete, plain driver"))
+	table(&b, r, "cycles a second (p50)", r.Contestants, cell)
+	b.WriteString("\nIn brackets the hand-over between clients, from a release to the next hold; where no one waits, how long acquiring takes.\n")
+	reporting := slices.DeleteFunc(slices.Clone(r.Contestants), func(c match.Contestant) bool { return !reportsCost(r, c) })
+	if len(reporting) > 0 {
+		table(&b, r, "a cycle costs the client", reporting, cost)
+		b.WriteString("\nCPU time, allocations, and system calls that read or write, of the contestant's process.\n")
 	}
-	b.WriteString("\n|---|" + strings.Repeat("--:|", len(r.Contestants)))
+	return b.String()
+}
+
+// table prints a cell for each setting and contestant.
+func table(b *strings.Builder, r *match.Result, title string, contestants []match.Contestant, cell func(stats.Figures) string) {
+	const first, column = "\n| %-33s |", " %26s |"
+	fmt.Fprintf(b, first, title)
+	for _, c := range contestants {
+		fmt.Fprintf(b, column, strings.TrimSuffix(c.Title, ": create + delete, plain driver"))
+	}
+	b.WriteString("\n|---|" + strings.Repeat("--:|", len(contestants)))
 	for _, s := range r.Settings {
-		fmt.Fprintf(&b, first, s.Title)
-		for _, c := range r.Contestants {
-			fmt.Fprintf(&b, column, cell(middle(r, s, c)))
+		fmt.Fprintf(b, first, s.Title)
+		for _, c := range contestants {
+			fmt.Fprintf(b, column, cell(middle(r, s, c)))
 		}
 	}
-	b.WriteString("\n\nIn brackets the hand-over between clients, from a release to the next hold; where no one waits, how long acquiring takes.\n")
-	return b.String()
+	b.WriteString("\n")
+}
+
+// reportsCost reports whether the contestant says what its process has used.
+func reportsCost(r *match.Result, c match.Contestant) bool {
+	return slices.ContainsFunc(r.Settings, func(s match.Setting) bool { return middle(r, s, c).CPU > 0 })
+}
+
+// cost is a cell of the second table.
+func cost(f stats.Figures) string {
+	if f.CPU == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f µs, %s, %.1f", float64(f.CPU)/1e3, count(f.Allocations), f.SystemCalls)
 }
 
 func cell(f stats.Figures) string {

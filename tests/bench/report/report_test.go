@@ -24,6 +24,9 @@ func result() *match.Result {
 			for _, rate := range rates {
 				key := match.Key(s, match.Contestant{Name: name})
 				f := stats.Figures{Rate: rate, Acquire: 2 * time.Millisecond, HandOver: time.Duration(s.Clients-1) * time.Millisecond}
+				if name == "zklock" {
+					f.CPU, f.Allocations, f.SystemCalls = time.Duration(rate)*time.Microsecond, 1043, 12.34
+				}
 				r.Cells[key] = append(r.Cells[key], f)
 			}
 		}
@@ -41,6 +44,8 @@ func TestTextShowsMedians(t *testing.T) {
 	require.Regexp(t, `(?m)^\| one client alone +\| +1,500 \(2\.00 ms\) \| +1,200 \(2\.00 ms\) \| +900 \(2\.00 ms\) \|$`, text)
 	require.Regexp(t, `(?m)^\| 2 clients, one lock +\| .* \| +1,200 \(1\.00 ms\) \| +900 \(1\.00 ms\) \|$`, text)
 	require.Contains(t, text, "left out: Kazoo Lock: not there")
+	require.Regexp(t, `(?m)^\| a cycle costs the client +\| +zklock \|$`, text, "who reports no cost has no column")
+	require.Regexp(t, `(?m)^\| one client alone +\| +1200 µs, 1,043, 12\.3 \|$`, text)
 }
 
 func TestDrawingIsWellFormedAndItsBarsAreInProportion(t *testing.T) {

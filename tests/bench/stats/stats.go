@@ -20,15 +20,33 @@ type Window struct{ Start, End int64 }
 
 func (w Window) has(t int64) bool { return t >= w.Start && t < w.End }
 
+// Cost is what a contestant's process has used in a window. It is zero for a contestant that does not
+// report it.
+type Cost struct {
+	CPU         time.Duration
+	Allocations int64 // of objects on the heap
+	SystemCalls int64 // that read or write
+}
+
+// Less returns the cost from before, an earlier reading, until c.
+func (c Cost) Less(before Cost) Cost {
+	return Cost{c.CPU - before.CPU, c.Allocations - before.Allocations, c.SystemCalls - before.SystemCalls}
+}
+
 // Figures are computed from the cycles of a window.
 type Figures struct {
 	Rate     float64       // of the cycles that ended in the window, a second
 	Acquire  time.Duration // the median time of those from asking to holding
 	HandOver time.Duration // the median time from a release to the hold of the next one, if that was already waiting; zero if none was
+
+	// What one cycle costs the contestant's process; zero if that is not known.
+	CPU         time.Duration
+	Allocations float64
+	SystemCalls float64
 }
 
-// Of computes the figures of a window.
-func Of(ops []Op, w Window) Figures {
+// Of computes the figures of a window, in which the contestant's process has used cost.
+func Of(ops []Op, w Window, cost Cost) Figures {
 	var acquire []time.Duration
 	for _, o := range ops {
 		if w.has(o.Left) {
@@ -38,6 +56,11 @@ func Of(ops []Op, w Window) Figures {
 	f := Figures{Acquire: Median(acquire), HandOver: Median(handOvers(ops, w))}
 	if span := w.End - w.Start; span > 0 {
 		f.Rate = float64(len(acquire)) / time.Duration(span).Seconds()
+	}
+	if cycles := len(acquire); cycles > 0 {
+		f.CPU = cost.CPU / time.Duration(cycles)
+		f.Allocations = float64(cost.Allocations) / float64(cycles)
+		f.SystemCalls = float64(cost.SystemCalls) / float64(cycles)
 	}
 	return f
 }

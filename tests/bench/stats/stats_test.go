@@ -26,7 +26,10 @@ func TestFiguresCountTheCyclesInsideTheWindow(t *testing.T) {
 		{Lock: 0, Asked: 1300 * ms, Got: 1310 * ms, Left: 2100 * ms}, // came to a free lock; left after the window
 		{Lock: 1, Asked: 1000 * ms, Got: 1050 * ms, Left: 1100 * ms},
 	}
-	require.Equal(t, stats.Figures{Rate: 3, Acquire: 130 * time.Millisecond, HandOver: 30 * time.Millisecond},
-		stats.Of(ops, stats.Window{Start: 1000 * ms, End: 2000 * ms}))
-	require.Equal(t, stats.Figures{}, stats.Of(nil, stats.Window{}))
+	cost := stats.Cost{CPU: 3 * time.Millisecond, Allocations: 6, SystemCalls: 9}
+	require.Equal(t, stats.Figures{
+		Rate: 3, Acquire: 130 * time.Millisecond, HandOver: 30 * time.Millisecond,
+		CPU: time.Millisecond, Allocations: 2, SystemCalls: 3,
+	}, stats.Of(ops, stats.Window{Start: 1000 * ms, End: 2000 * ms}, cost))
+	require.Equal(t, stats.Figures{}, stats.Of(nil, stats.Window{}, cost))
 }
