@@ -130,6 +130,9 @@ func (e *pipeEnd) Write(b []byte) (n int, err error) {
 	}
 }
 
+// WritesAtOnce says that a short write into an empty buffer does not block. Sessions ask for it.
+func (e *pipeEnd) WritesAtOnce() bool { return true }
+
 // Close lets the other end read what is on its way and then the end of the stream; what the other end sent is lost.
 func (e *pipeEnd) Close() error {
 	// Both ends and both directions are notified, and the timers of deadlines are stopped, so that a bubble can end.

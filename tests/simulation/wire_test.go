@@ -165,6 +165,9 @@ func (w *wire) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// WritesAtOnce says whether Write returns at once: see package link.
+func (w *wire) WritesAtOnce() bool { return !w.slow }
+
 // Read returns the next message once it has arrived.
 func (w *wire) Read(b []byte) (int, error) {
 	if len(w.rest) == 0 && w.err == nil {

@@ -27,7 +27,8 @@ import (
 // encoded by the packages above: so they take a context, several can be sent at a time, the zxids
 // of replies are seen, and watches can be removed.
 //
-// Two goroutines work on a Conn: the driver's reader, in Receive (read.go), and run (write.go).
+// Two goroutines work on a Conn: the driver's reader, in Receive (read.go), and run (write.go). A
+// call that finds the Conn idle writes its requests itself.
 type Conn struct {
 	Server string // its address
 
@@ -40,6 +41,8 @@ type Conn struct {
 	began time.Time     // when the connect request was sent; set before run starts
 	in    *bufio.Reader // used only by the goroutine that calls ShakeHands and Receive
 
+	writesAtOnce bool // see WritesAtOnce
+
 	// handling is held while a reply is handled, from when its request is taken from the pipeline
 	// until the request's calls have the reply. abandon waits for that.
 	handling sync.Mutex
@@ -48,6 +51,10 @@ type Conn struct {
 	state connState
 	pipe  *pipeline.Pipeline
 	err   error // why the conn has failed
+
+	// isWriting is set while somebody writes a piece, run or a call, to whom out belongs then.
+	isWriting bool
+	out       []byte
 
 	wake chan struct{} // something was queued, or the conn has failed; capacity 1
 }
@@ -143,6 +150,8 @@ func New(owner Owner, common Common, socket net.Conn, server string, limit time.
 		in:     bufio.NewReaderSize(socket, readerBuffer),
 		pipe:   pipeline.New(common.Numbers, common.JuteMaxBuffer),
 		wake:   make(chan struct{}, 1),
+
+		writesAtOnce: writesAtOnce(socket),
 	}
 	c.failConn = c.Fail
 	return c

@@ -17,7 +17,7 @@ func (c *Conn) Exchange(ctx context.Context, requests []*pipeline.Request) (queu
 	for done := 0; done < len(requests); {
 		for queued < len(requests) && queued < done+2*pipeline.Burst {
 			n := min(pipeline.Burst, len(requests)-queued)
-			if !c.Enqueue(requests[queued : queued+n]...) {
+			if !c.send(requests[queued : queued+n]) {
 				return queued, nil
 			}
 			queued += n

@@ -3,7 +3,8 @@ package link
 // Write does what the writer does at once with what is queued, without the socket.
 func (c *Conn) Write() {
 	for more := true; more; {
-		_, more, _ = c.nextPiece(nil)
+		_, more, _ = c.nextPiece()
+		c.wrote()
 	}
 }
 

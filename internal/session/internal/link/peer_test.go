@@ -64,14 +64,18 @@ func (o *owner) Down(error) {
 // server's end of its socket.
 func newConn(t *testing.T, o *owner) (*link.Conn, net.Conn) {
 	near, far := net.Pipe()
+	return newConnOf(t, o, near), far
+}
+
+func newConnOf(t *testing.T, o *owner, socket net.Conn) *link.Conn {
 	o.conn = link.New(o, link.Common{
 		Life:          t.Context(),
 		Joined:        &o.joined,
 		Clock:         new(clock.Clock),
 		Numbers:       new(pipeline.Numbers),
 		JuteMaxBuffer: 1 << 20,
-	}, near, "a:1", time.Second)
-	return o.conn, far
+	}, socket, "a:1", time.Second)
+	return o.conn
 }
 
 // peer is the server's end of a conn's socket.
@@ -83,7 +87,14 @@ type peer struct {
 // connect returns an open conn with a reader, which fails with the test, and its server.
 func connect(t *testing.T, o *owner) (*link.Conn, peer) {
 	t.Helper()
-	c, far := newConn(t, o)
+	return connectBy(t, o, func(socket net.Conn) net.Conn { return socket })
+}
+
+// connectBy is connect with what by makes of the conn's end of the socket.
+func connectBy(t *testing.T, o *owner, by func(net.Conn) net.Conn) (*link.Conn, peer) {
+	t.Helper()
+	near, far := net.Pipe()
+	c := newConnOf(t, o, by(near))
 	p := peer{far, t}
 	t.Cleanup(func() {
 		c.Fail(errors.New("the test is over"))

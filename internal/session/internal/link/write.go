@@ -1,8 +1,10 @@
 package link
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"time"
 
@@ -11,8 +13,12 @@ import (
 )
 
 // maxChunk bounds the bytes that are written to the socket at once, and those of the write buffer
-// that run keeps.
+// that a conn keeps.
 const maxChunk = 16 << 10
+
+// maxAtOnce bounds the bytes that a call writes itself. The smallest buffer of a TCP socket has
+// room for them (4,608 bytes; tcp(7)).
+const maxAtOnce = 2 << 10
 
 // ErrSilent matches the failure of a conn whose server has taken, or answered, nothing for too
 // long.
@@ -22,17 +28,62 @@ var ErrSilent = errors.New("no reply")
 // and none of them was taken.
 func (c *Conn) Enqueue(requests ...*pipeline.Request) bool {
 	c.mu.Lock()
+	added := c.addLocked(requests)
+	c.mu.Unlock()
+	poke(c.wake)
+	return added
+}
+
+func (c *Conn) addLocked(requests []*pipeline.Request) bool {
 	if c.state == connFailed {
-		c.mu.Unlock()
 		return false
 	}
 	for _, r := range requests {
 		r.FailConn = c.failConn
 		c.pipe.Add(r)
 	}
-	c.mu.Unlock()
-	poke(c.wake)
 	return true
+}
+
+// send is Enqueue for a call. If the conn is idle, the call writes its requests itself: that saves
+// it the switch to run. The write returns at once, whatever the call's deadline: every earlier
+// request has been answered, so the socket's buffer is empty, and has room for a few more.
+func (c *Conn) send(requests []*pipeline.Request) bool {
+	c.mu.Lock()
+	isIdle := c.writesAtOnce && c.state == connOpen && !c.isWriting && c.pipe.Idle()
+	added := c.addLocked(requests)
+	if !added || !isIdle || c.pipe.QueuedBytes() > maxAtOnce {
+		c.mu.Unlock()
+		poke(c.wake)
+		return added
+	}
+	piece, _ := c.takePieceLocked()
+	c.mu.Unlock()
+	if err := c.write(piece); err != nil {
+		c.Fail(err)
+		return true
+	}
+	if c.wrote() {
+		poke(c.wake) // run may have found the conn being written to
+	}
+	return true
+}
+
+// WritesAtOnce may be implemented by the connections of a session.Dialer: a short write to one on
+// which nothing is under way returns at once. It does on TCP, also below TLS.
+type WritesAtOnce interface{ WritesAtOnce() bool }
+
+func writesAtOnce(socket net.Conn) bool {
+	if secure, ok := socket.(*tls.Conn); ok {
+		socket = secure.NetConn()
+	}
+	switch s := socket.(type) {
+	case *net.TCPConn:
+		return true
+	case WritesAtOnce:
+		return s.WritesAtOnce()
+	}
+	return false
 }
 
 func poke(ch chan<- struct{}) {
@@ -92,7 +143,6 @@ var errNoWriter = errors.New("the SASL mechanism has ended its goroutine")
 func (c *Conn) writeLoop() error {
 	beat := time.NewTimer(c.owner.Beat())
 	defer beat.Stop()
-	var buf []byte
 	for {
 		select {
 		case <-c.wake:
@@ -105,19 +155,19 @@ func (c *Conn) writeLoop() error {
 			// carries all their requests.
 			runtime.Gosched()
 		}
-		piece, more, err := c.nextPiece(buf)
+		piece, more, err := c.nextPiece()
 		if err != nil {
 			return err
+		}
+		if len(piece) == 0 {
+			continue
 		}
 		if err := c.write(piece); err != nil {
 			return err
 		}
+		c.wrote()
 		if more {
 			poke(c.wake)
-		}
-		buf = piece
-		if cap(buf) > maxChunk {
-			buf = nil
 		}
 	}
 }
@@ -128,15 +178,38 @@ func (c *Conn) busy() bool {
 	return pending >= 4
 }
 
-// nextPiece returns the bytes to write next: see pipeline.Pipeline.Next.
-func (c *Conn) nextPiece(buf []byte) (piece []byte, more bool, err error) {
+// nextPiece returns the bytes that run is to write next: see pipeline.Pipeline.Next. There are none
+// while a call writes, which wakes run when it has written.
+func (c *Conn) nextPiece() (piece []byte, more bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state == connFailed {
 		return nil, false, c.err
 	}
-	piece, more = c.pipe.Next(c.common.Clock.Stamp(), buf)
+	if c.isWriting {
+		return nil, false, nil
+	}
+	piece, more = c.takePieceLocked()
 	return piece, more, nil
+}
+
+// takePieceLocked returns the bytes to write next, after which the caller calls wrote.
+func (c *Conn) takePieceLocked() (piece []byte, more bool) {
+	c.out, more = c.pipe.Next(c.common.Clock.Stamp(), c.out)
+	c.isWriting = len(c.out) > 0
+	return c.out, more
+}
+
+// wrote notes that the piece has been written. It reports whether requests wait to be written.
+func (c *Conn) wrote() (isQueued bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isWriting = false
+	if cap(c.out) > maxChunk {
+		c.out = nil
+	}
+	queued, _ := c.pipe.Waiting()
+	return queued > 0
 }
 
 // writeAlone writes r, and nothing that is queued.
