@@ -34,19 +34,26 @@ type acquisition struct {
 	work   *work         // what it counts to until its last hold is unlocked
 
 	mu      sync.Mutex // guards what follows; taken before the ticket's, and inUse.mu
-	state   acquisitionState
-	cause   error       // why it is not held
+	phase   phase
+	cause   error       // why it is not held any more; nil while it is
 	holds   []*Hold     // that have not been released
-	left    bool        // leave was called
 	maxHold *time.Timer // of WithMaxHold; may be nil
 }
 
-type acquisitionState uint8
+// phase is where an acquisition is in its life:
+//
+//	held → unlocked → released → left
+//	held, unlocked  → lost     → left
+//
+// The session may have ended, and all contexts with it, before a phase tells of it: see ended.
+type phase uint8
 
 const (
-	held     acquisitionState = iota
-	released                  // the last hold was unlocked (release)
-	lost                      // anything else (endLost, expire)
+	held     phase = iota
+	unlocked       // the last hold was unlocked, and release is about to end the acquisition
+	released       // it has ended since its last hold was unlocked
+	lost           // it has ended for another cause
+	left           // it has ended, and the ticket was left
 )
 
 // newHold makes the acquisition of a ticket that holds, and its first hold. Both are one
@@ -75,32 +82,37 @@ func (c *Client) newHold(t ticket, w *waiting, o lockOptions, work *work) *Hold 
 	return h
 }
 
-// join adds a hold for a Lock of l whose context belongs to the acquisition, which covers l's path
-// dir. If the acquisition has ended, or is about to, both results are nil.
-func (a *acquisition) join(caller context.Context, l *lock, dir string, kind LockKind) (*Hold, error) {
+// mayJoin returns nil if a Lock of l, whose caller has a hold of the acquisition, may have another.
+// The acquisition covers l's path dir. Errors are those of lock.reenter.
+func (a *acquisition) mayJoin(l *lock, dir string, kind LockKind) error {
+	mine, wanted := contenderKind(a.info.Kind), contenderKind(kind)
 	switch {
-	case !a.live():
-		return nil, nil
-	case !contenderKind(a.info.Kind).Shares(contenderKind(kind)): // a separate lock on the same path could never be acquired
-		return nil, fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, dir, a.info.Kind)
+	case !mine.Shares(wanted): // a separate lock on the same path could never be acquired
+		return fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, dir, a.info.Kind)
 	case kind == KindMulti && !samePaths(a.paths(), l.dirs):
-		return nil, fmt.Errorf("%w: %s", ErrDeadlock, dir)
-	case contenderKind(a.info.Kind) != contenderKind(kind):
-		return nil, fmt.Errorf("%w, as a %s", ErrDeadlock, contenderKind(a.info.Kind))
+		return fmt.Errorf("%w: %s", ErrDeadlock, dir)
+	case mine != wanted:
+		return fmt.Errorf("%w, as a %s", ErrDeadlock, mine)
 	case !l.o.reentrant:
-		return nil, ErrDeadlock
+		return ErrDeadlock
 	}
-	h := &Hold{}
+	return nil
+}
+
+// join adds a hold for a Lock with the context caller. It returns false if the acquisition has
+// ended meanwhile, or is about to.
+func (a *acquisition) join(caller context.Context) (h *Hold, joined bool) {
+	h = &Hold{}
 	h.bind(a, caller) // calls the caller's methods, so not under mu
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.liveLocked() { // it ended meanwhile
+	if !a.liveLocked() {
 		h.forget()
 		h.cancel(nil)
-		return nil, nil
+		return nil, false
 	}
 	a.holds = append(a.holds, h)
-	return h, nil
+	return h, true
 }
 
 // paths returns those that the acquisition covers.
@@ -126,7 +138,13 @@ func (a *acquisition) drop(h *Hold) (last bool) {
 	defer a.mu.Unlock()
 	h.cancel(ErrUnlocked) // under the same mu as the removal: a loss in between would not reach h
 	a.holds = slices.DeleteFunc(a.holds, func(other *Hold) bool { return other == h })
-	return len(a.holds) == 0
+	if len(a.holds) > 0 {
+		return false
+	}
+	if a.phase == held {
+		a.phase = unlocked
+	}
+	return true
 }
 
 // release ends an acquisition whose last hold was unlocked. If it was lost before, the znodes that
@@ -146,8 +164,15 @@ func (a *acquisition) release(ctx context.Context) error {
 	case errors.Is(err, queue.ErrGone):
 		err = ErrNodeDeleted
 	case errors.Is(err, queue.ErrTaken):
-		err = fmt.Errorf("%w, and the other places are being given up: %w", ErrNodeDeleted, hide(err, zk.ErrNoAuth))
+		err = fmt.Errorf("%w, and the other places are being given up: %w",
+			ErrNodeDeleted, hide(err, zk.ErrNoAuth))
 	}
+	a.tellReleased(err)
+	return err
+}
+
+// tellReleased reports the release, which has returned err.
+func (a *acquisition) tellReleased(err error) {
 	level, event := slog.LevelDebug, "lock released"
 	if a.info.Kind == KindElection {
 		level, event = slog.LevelInfo, "leadership given up"
@@ -156,7 +181,6 @@ func (a *acquisition) release(ctx context.Context) error {
 		level, event = slog.LevelWarn, "lock found deleted at its release, so two may have held it"
 	}
 	a.c.tell(level, event, a.c.opts.hooks.Released, a.after(err))
-	return err
 }
 
 // endLost ends an acquisition that was lost for cause. After a stop of the process, the znode's
@@ -189,21 +213,21 @@ func (a *acquisition) expire() {
 	}
 }
 
-// end is the only way out of held: it ends the context of every hold with cause. It returns false
-// if the acquisition had ended before.
-func (a *acquisition) end(to acquisitionState, cause error) bool {
+// end ends the acquisition: its phase is released or lost from then on, and the context of every
+// hold has ended with cause. It returns false if the acquisition had ended before.
+func (a *acquisition) end(as phase, cause error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.state != held {
+	if a.cause != nil {
 		return false
 	}
-	a.state, a.cause = to, cause
+	a.phase, a.cause = as, cause
 	for _, h := range a.holds {
 		h.cancel(cause) // under mu: a caller that finds the acquisition ended finds the contexts ended too
 	}
 	// A loss may leave znodes behind: then the timer goes on, to give them up when WithMaxHold's
 	// time is over.
-	if a.maxHold != nil && !a.leavableLocked() {
+	if a.maxHold != nil && !a.mayHaveZnodesLocked() {
 		a.maxHold.Stop()
 	}
 	a.c.use.update(func() { delete(a.c.use.holds, a) })
@@ -229,41 +253,52 @@ func (a *acquisition) tellLost(cause error) {
 // first call does anything.
 func (a *acquisition) leave(ctx context.Context) error {
 	a.mu.Lock()
-	leavable := a.leavableLocked()
-	a.left = true
+	mayHaveZnodes := a.mayHaveZnodesLocked()
+	wasLost := a.phase == lost
+	a.phase = left
 	if a.maxHold != nil {
 		a.maxHold.Stop()
 	}
-	state, cause := a.state, a.cause
+	cause := a.cause
 	a.mu.Unlock()
-	if !leavable {
+	if !mayHaveZnodes {
 		return nil
 	}
-	if state == lost {
-		// Else Leave would hand a turn on (local handoff). endLost calls Lose too, but maybe not
-		// yet.
+	if wasLost {
+		// Otherwise Leave would hand the turn on, with WithLocalHandoff. tellLost calls Lose too,
+		// but perhaps it has not yet.
 		a.ticket.Lose(cause)
 	}
 	return a.ticket.Leave(ctx)
 }
 
-// leavableLocked reports whether an acquisition that has ended may have znodes: not if it was left,
-// if its only znode was deleted, or if it was lost with its session.
-func (a *acquisition) leavableLocked() bool {
-	if a.left || errors.Is(a.cause, ErrNodeDeleted) && len(a.ticket.Nodes()) == 1 {
+// mayHaveZnodesLocked reports whether an acquisition that has ended may have znodes that are to be
+// deleted. It has none if
+//   - it was left;
+//   - its only znode was deleted;
+//   - it was lost with its session, which takes them along.
+func (a *acquisition) mayHaveZnodesLocked() bool {
+	switch {
+	case a.phase == left:
 		return false
+	case errors.Is(a.cause, ErrNodeDeleted) && len(a.ticket.Nodes()) == 1:
+		return false
+	case a.phase == released:
+		return true
 	}
-	return a.state == released || a.ticket.Session().Err() == nil
+	return a.ticket.Session().Err() == nil
 }
 
-// ended returns why the lock is not held any more; nil while it is. Guard may not have reported it
-// yet.
+// ended returns why the lock is not held any more, or nil while it is. It knows of the session's
+// end before Guard has reported that.
 func (a *acquisition) ended() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.endedLocked()
 }
 
+// live reports whether the acquisition may have further holds: it has not ended, and is not about
+// to.
 func (a *acquisition) live() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -271,18 +306,17 @@ func (a *acquisition) live() bool {
 }
 
 func (a *acquisition) liveLocked() bool {
-	return len(a.holds) > 0 && a.endedLocked() == nil && a.ticket.Deleted() == nil
+	return a.phase == held && a.endedLocked() == nil && a.ticket.Deleted() == nil
 }
 
 func (a *acquisition) endedLocked() error {
-	if a.state != held {
+	if a.cause != nil {
 		return a.cause
 	}
 	return context.Cause(a.ticket.Session().Context())
 }
 
-// status returns what Status shows, and whether the acquisition is live: it has not ended, and is
-// not about to.
+// status returns what Status shows, and whether the acquisition is live.
 func (a *acquisition) status() (i LockInfo, live bool) {
 	a.mu.Lock()
 	n, live := len(a.holds), a.liveLocked()

@@ -26,7 +26,7 @@ type Election struct{ lock }
 // Election returns the election whose candidates queue below path. WithReentrancy and
 // WithLocalHandoff are refused.
 func (c *Client) Election(path string, opts ...LockOption) *Election {
-	return &Election{c.newLock(nounElection, opts, path)}
+	return &Election{c.newLock(&electionKind, opts, path)}
 }
 
 // WithRank returns the election for candidates of rank n, 0 to 1<<31−1; without it rank 0. When the
@@ -39,7 +39,8 @@ func (c *Client) Election(path string, opts ...LockOption) *Election {
 // or to return an error from Run's function.
 func (e *Election) WithRank(n int) *Election {
 	ranked := *e
-	if ranked.rank = n; (n < 0 || n > recipe.MaxRank) && ranked.err == nil {
+	ranked.place.Rank = n
+	if (n < 0 || n > recipe.MaxRank) && ranked.err == nil {
 		ranked.err = fmt.Errorf("%w: rank %d: is not between 0 and %d", ErrInvalid, n, recipe.MaxRank)
 	}
 	return &ranked
@@ -55,35 +56,40 @@ func (e *Election) Campaign(ctx context.Context, value []byte) (context.Context,
 // ErrInvalid. It blocks for one round trip. ErrLost, ErrUnlocked or ErrClosed: this candidate no
 // longer leads, and the value was not changed. ErrUnknownOutcome: it may have been changed.
 func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error {
+	return e.fail("proclaim", e.proclaim(ctx, term, value))
+}
+
+func (e *Election) proclaim(ctx context.Context, term *Hold, value []byte) error {
 	c := e.candidate(value)
-	err := c.err
-	if err == nil && (term.a.c != e.c || term.a.info.Kind != KindElection || term.a.info.Path != e.path) {
-		err = fmt.Errorf("%w: %v is no term of this election", ErrInvalid, term)
+	if c.err != nil {
+		return c.err
 	}
-	if err == nil {
-		err = term.Err()
+	if term.a.c != e.c || term.a.info.Kind != KindElection || term.a.info.Path != e.path {
+		return fmt.Errorf("%w: %v is no term of this election", ErrInvalid, term)
 	}
-	if err == nil {
-		err = term.a.ticket.SetData(ctx, c.term)
+	if err := term.Err(); err != nil {
+		return err
 	}
+	err := term.a.ticket.SetData(ctx, c.place.TermData)
 	if errors.Is(err, zk.ErrNoNode) {
-		err = errors.Join(err, cmp.Or(term.Err(), ErrNodeDeleted))
+		return errors.Join(err, cmp.Or(term.Err(), ErrNodeDeleted))
 	}
-	return e.fail("proclaim", err)
+	return err
 }
 
 // candidate returns the lock of a candidate with that value.
 func (l lock) candidate(value []byte) *lock {
-	switch {
-	case l.err != nil:
-	case len(value) > maxData:
-		l.err = fmt.Errorf("%w: value of %d bytes: is longer than 64 KB", ErrInvalid, len(value))
-	default:
-		id := contender.Mine(l.o.owner, value, string(KindElection))
-		l.data = id.Encode()
-		id.Term = true
-		l.term = id.Encode()
+	if l.err != nil {
+		return &l
 	}
+	if len(value) > maxData {
+		l.err = fmt.Errorf("%w: value of %d bytes: is longer than 64 KB", ErrInvalid, len(value))
+		return &l
+	}
+	id := contender.Mine(l.o.owner, value, string(KindElection))
+	l.place.Data = id.Encode()
+	id.Term = true
+	l.place.TermData = id.Encode()
 	return &l
 }
 

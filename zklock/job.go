@@ -37,7 +37,7 @@ type Job struct {
 // WithLocalHandoff are refused. WithACL is the record's access list, too: who runs the job needs
 // READ, WRITE and CREATE there, and CREATE on path's parent while there is no record.
 func (c *Client) Job(path string, opts ...LockOption) *Job {
-	j := &Job{c.newLock(nounJob, opts, path), path + contender.RecordSuffix, false}
+	j := &Job{c.newLock(&jobKind, opts, path), path + contender.RecordSuffix, false}
 	if longest := j.record + "/00/" + strings.Repeat("x", maxComponent); j.err == nil && session.CheckPath(longest) != nil {
 		j.err = fmt.Errorf("%w %q: leaves no room for a job's record in 4096 bytes", ErrPath, path[:200]+"…")
 	}
@@ -95,8 +95,8 @@ func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Co
 	return j.do(ctx, "every", "", d, fn)
 }
 
-// look looks whether the record has the key, in one round trip: then the call need not queue.
-// Without an answer it does.
+// look reads in one round trip whether the record has the key: then the call need not queue. If the
+// server does not answer, the call queues.
 func (j *Job) look(ctx context.Context, key string) (run JobRun, done bool) {
 	s := j.c.present.Load().session
 	if s.State() != session.Connected {
@@ -122,42 +122,66 @@ func (j *Job) do(ctx context.Context, op, key string, d time.Duration, fn func(c
 	if err != nil {
 		return JobRun{}, notRunError{err}
 	}
-	dir, node := j.znode(key)
-	r := &recording{j, h, dir, node, key, -1}
-	var run JobRun
-	var refused error // why fn was not called
-	done := false     // if the lock is lost from then on, the run has not failed
+	c := &jobCall{recording: j.recording(h, key), ctx: ctx, op: op, period: d}
 	err = h.do(ctx, func(work context.Context) error {
-		run, done, refused = r.begin(work, d)
-		if !done && refused == nil && j.atMostOnce {
-			run, refused = r.write(work, time.Now(), true)
-		}
-		if refused = h.ownEnd(ctx, refused); done || refused != nil {
+		if !c.begins(work) {
 			return nil
 		}
-		began := time.Now()
-		err := hide(fn(work), ErrNotRecorded, ErrNotRun) // of another Job
-		// Even if ctx has ended: a run that was made is recorded as long as the lock is held.
-		switch {
-		case j.atMostOnce:
-			if ended, ok := r.end(h.Context(), began); ok {
-				run, done = ended, err == nil
-			}
-		case err == nil:
-			if run, err = r.write(h.Context(), began, false); err != nil {
-				return j.fail(op, fmt.Errorf("%w: %w", ErrNotRecorded, h.ownEnd(ctx, err)))
-			}
-			done = true
-		}
-		return err
+		return c.call(work, fn)
 	})
 	switch {
-	case refused != nil:
-		return JobRun{}, notRunError{j.fail(op, refused)}
-	case done:
-		return run, nil
+	case c.refused != nil:
+		return JobRun{}, notRunError{j.fail(op, c.refused)}
+	case c.isDone:
+		return c.run, nil
 	}
-	return run, err
+	return c.run, err
+}
+
+// jobCall is a call of Once or Every that has the lock.
+type jobCall struct {
+	*recording
+	ctx    context.Context // of the call
+	op     string          // for errors
+	period time.Duration   // of Every; 0 for Once
+
+	run     JobRun
+	refused error // why the function was not called
+	isDone  bool  // run is recorded: if the lock is lost from then on, the call has not failed
+}
+
+// begins decides whether the function is to be called: the record may have the run already, or the
+// call may be refused. With AtMostOnce the run is recorded first.
+func (c *jobCall) begins(work context.Context) bool {
+	run, isDone, err := c.begin(work, c.period)
+	if err == nil && !isDone && c.j.atMostOnce {
+		run, err = c.write(work, time.Now(), true)
+	}
+	c.run, c.isDone = run, isDone
+	c.refused = c.h.ownEnd(c.ctx, err)
+	return !isDone && err == nil
+}
+
+// call calls the function and records the run. A run that was made is recorded as long as the lock
+// is held, even if the call's context has ended.
+func (c *jobCall) call(work context.Context, fn func(context.Context) error) error {
+	began := time.Now()
+	err := hide(fn(work), ErrNotRecorded, ErrNotRun) // of another Job
+	if c.j.atMostOnce {
+		if ended, ok := c.end(c.h.Context(), began); ok {
+			c.run, c.isDone = ended, err == nil
+		}
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	c.run, err = c.write(c.h.Context(), began, false)
+	if err != nil {
+		return c.j.fail(c.op, fmt.Errorf("%w: %w", ErrNotRecorded, c.h.ownEnd(c.ctx, err)))
+	}
+	c.isDone = true
+	return nil
 }
 
 // Runs yields the recorded runs, in no particular order; the last one of Every has no key. It reads
@@ -166,8 +190,8 @@ func (j *Job) Runs(ctx context.Context) iter.Seq2[JobRun, error] {
 	return func(yield func(JobRun, error) bool) {
 		stopped := false
 		err := j.withSession(ctx, "runs", func(s *session.Session) error {
-			return j.pages(ctx, s, func(_ string, _ int32, page []recorded) error {
-				for _, r := range page {
+			return j.pages(ctx, s, func(p page) error {
+				for _, r := range p.runs {
 					if stopped = !yield(r.JobRun, nil); stopped {
 						return errStopped
 					}
@@ -200,44 +224,52 @@ func (j *Job) ForgetLast(ctx context.Context) (found bool, err error) {
 
 func (j *Job) forget(ctx context.Context, key string) (found bool, err error) {
 	err = j.withSession(ctx, "forget", func(s *session.Session) error {
-		dir, node := j.znode(key)
+		_, node := j.znode(key)
 		if err := s.Settle(ctx, node); err != nil {
 			return err
 		}
-		for {
-			at, err := s.Exists(ctx, dir)
-			if errors.Is(err, zk.ErrNoNode) {
-				return needChroot(ctx, s)
-			}
-			if err != nil {
-				return err
-			}
-			r, there, err := j.read(ctx, s, key)
-			if !there {
-				return err
-			}
-			err = remove(ctx, s, dir, at.Version, node, r.version)
-			if found = err == nil; found || !failure.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode) {
-				return err
-			}
+		found, err = j.forgetOnce(ctx, s, key)
+		for failure.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode) {
+			found, err = j.forgetOnce(ctx, s, key)
 		}
+		return err
 	})
 	return found, err
+}
+
+// forgetOnce is forget, but for changes that others make meanwhile: it returns zk.ErrBadVersion or
+// zk.ErrNoNode then.
+func (j *Job) forgetOnce(ctx context.Context, s *session.Session, key string) (found bool, err error) {
+	dir, node := j.znode(key)
+	at, err := s.Exists(ctx, dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return false, needChroot(ctx, s)
+	}
+	if err != nil {
+		return false, err
+	}
+	r, there, err := j.read(ctx, s, key)
+	if err != nil || !there {
+		return false, err
+	}
+	err = remove(ctx, s, dir, at.Version, node, r.version)
+	return err == nil, err
 }
 
 // ForgetBefore removes the runs of Once that began before t, by the ensemble's clock, and returns
 // how many it has removed, also with an error.
 func (j *Job) ForgetBefore(ctx context.Context, t time.Time) (n int, err error) {
 	err = j.withSession(ctx, "forget", func(s *session.Session) error {
-		return j.pages(ctx, s, func(dir string, at int32, page []recorded) error {
-			for _, r := range page {
+		return j.pages(ctx, s, func(p page) error {
+			for _, r := range p.runs {
 				if r.Key == "" || !r.Began.Before(t) {
 					continue
 				}
-				if err := remove(ctx, s, dir, at, KeyPath(dir, r.Key), r.version); err != nil {
+				if err := remove(ctx, s, p.dir, p.version, KeyPath(p.dir, r.Key), r.version); err != nil {
 					return err
 				}
-				n, at = n+1, at+1
+				p.version++ // by remove
+				n++
 			}
 			return nil
 		})

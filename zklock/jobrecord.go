@@ -42,21 +42,24 @@ func (j *Job) znode(key string) (dir, node string) {
 	return dir, KeyPath(dir, key)
 }
 
-// read returns the run of key, as the session's server knows it. If there is none, the second
-// result is false.
+// read returns the run of key, as the session's server knows it. there is false if there is none.
 func (j *Job) read(ctx context.Context, s *session.Session, key string) (r recorded, there bool, err error) {
 	_, node := j.znode(key)
 	data, stat, err := s.Get(ctx, node)
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
+	if errors.Is(err, zk.ErrNoNode) {
 		return recorded{}, false, nil
-	case err == nil:
-		r, err = parseRun(node, data, stat)
 	}
-	if err == nil && r.Key != key {
-		err = anotherKey(node, r)
+	if err != nil {
+		return recorded{}, false, err
 	}
-	return r, err == nil, err
+	r, err = parseRun(node, data, stat)
+	if err != nil {
+		return recorded{}, false, err
+	}
+	if r.Key != key {
+		return recorded{}, false, anotherKey(node, r)
+	}
+	return r, true, nil
 }
 
 func anotherKey(node string, r recorded) error {
@@ -66,124 +69,198 @@ func anotherKey(node string, r recorded) error {
 // open makes dir, the record or a bucket, if it is missing, and makes sure that it is ours.
 func (j *Job) open(ctx context.Context, s *session.Session, dir string) error {
 	for {
-		mine, stat, err := ours(ctx, s, dir)
-		switch {
-		case mine:
+		mine, err := j.openOnce(ctx, s, dir)
+		if mine {
 			return nil
-		case err == nil:
-			_, err = s.Set(ctx, dir, []byte(recordFormat), stat.Version)
-		case errors.Is(err, zk.ErrNoNode):
-			if dir == j.record {
-				err = s.CreateAll(ctx, dir, []byte(recordFormat), session.Persistent, j.o.acl)
-			} else if err = j.open(ctx, s, j.record); err == nil {
-				_, err = s.Create(ctx, dir, []byte(recordFormat), session.Persistent, j.o.acl)
-			}
 		}
-		again := errors.Is(err, session.ErrNoReply) && ctx.Err() == nil && s.Err() == nil
-		if err != nil && !again && !failure.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode, zk.ErrNodeExists) {
-			return hide(err, ErrUnknownOutcome) // of no run
+		hasChanged := failure.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode, zk.ErrNodeExists)
+		lostReply := errors.Is(err, session.ErrNoReply) && ctx.Err() == nil && s.Err() == nil
+		if err != nil && !hasChanged && !lostReply {
+			return hide(err, ErrUnknownOutcome) // that of no run is unknown
 		}
 	}
 }
 
-// ours reports whether dir, the record or a bucket, has our data. False: it is empty, as an
-// operator makes it to give it its own access list. ErrConflict: it is somebody else's.
-func ours(ctx context.Context, s *session.Session, dir string) (bool, zk.Stat, error) {
-	data, stat, err := s.Get(ctx, dir)
+// openOnce reports whether dir is ours already. If it is not, openOnce makes it so.
+func (j *Job) openOnce(ctx context.Context, s *session.Session, dir string) (mine bool, err error) {
+	owner, stat, err := ownerOf(ctx, s, dir)
 	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return false, j.create(ctx, s, dir)
 	case err != nil:
-		return false, stat, err
-	case string(data) == recordFormat:
-		return true, stat, nil
-	case len(data) == 0 && stat.Cversion == 0 && stat.EphemeralOwner == 0: // it never had children
-		return false, stat, nil
-	case len(data) == 0:
-		return false, stat, fmt.Errorf("%w: %s, where a job's record would be, is the directory of a lock", ErrConflict, dir)
+		return false, err
+	case owner == ourRecord:
+		return true, nil
 	}
-	return false, stat, fmt.Errorf("%w: %s is not a job's record, and is left as it is: \"%s\"", ErrConflict, dir, text.Foreign(string(data)))
+	_, err = s.Set(ctx, dir, []byte(recordFormat), stat.Version)
+	return false, err
 }
 
-// pages passes the runs of each bucket, and Every's, to fn, until it returns an error: with their
-// directory, and the version that it had before they were read. A page that has changed meanwhile,
-// as fn's error says, is read again.
-func (j *Job) pages(ctx context.Context, s *session.Session, fn func(dir string, at int32, page []recorded) error) error {
-	err := s.Settle(ctx, j.record)
-	var names []string
-	if err == nil {
-		_, _, err = ours(ctx, s, j.record)
+// create makes dir, which is missing.
+func (j *Job) create(ctx context.Context, s *session.Session, dir string) error {
+	if dir == j.record {
+		return s.CreateAll(ctx, dir, []byte(recordFormat), session.Persistent, j.o.acl)
 	}
-	if err == nil {
-		names, _, err = s.List(ctx, j.record)
+	if err := j.open(ctx, s, j.record); err != nil {
+		return err
 	}
+	_, err := s.Create(ctx, dir, []byte(recordFormat), session.Persistent, j.o.acl)
+	return err
+}
+
+// recordOwner is whose the znode of a record or a bucket is.
+type recordOwner uint8
+
+const (
+	noRecord  recordOwner = iota // it is empty, as an operator makes it to give it its own access list
+	ourRecord                    // it has our data
+)
+
+// ownerOf returns whose dir is, the record or a bucket. It returns ErrConflict if dir is another
+// program's, or the directory of a lock.
+func ownerOf(ctx context.Context, s *session.Session, dir string) (recordOwner, zk.Stat, error) {
+	data, stat, err := s.Get(ctx, dir)
+	if err != nil {
+		return noRecord, stat, err
+	}
+	if string(data) == recordFormat {
+		return ourRecord, stat, nil
+	}
+	if len(data) > 0 {
+		return noRecord, stat, fmt.Errorf("%w: %s is not a job's record, and is left as it is: \"%s\"",
+			ErrConflict, dir, text.Foreign(string(data)))
+	}
+	hadChildren := stat.Cversion != 0
+	if hadChildren || stat.EphemeralOwner != 0 {
+		return noRecord, stat, fmt.Errorf("%w: %s, where a job's record would be, is the directory of a lock",
+			ErrConflict, dir)
+	}
+	return noRecord, stat, nil
+}
+
+// page is what one directory of a record has: a bucket, or the record itself with Every's run.
+type page struct {
+	dir     string
+	version int32 // of dir, from before the runs were read
+	runs    []recorded
+}
+
+// pages passes each page of the record to fn, until fn returns an error. A page that has changed
+// since it was read, as fn's error says, is read again.
+func (j *Job) pages(ctx context.Context, s *session.Session, fn func(page) error) error {
+	names, err := j.pageNames(ctx, s)
 	if errors.Is(err, zk.ErrNoNode) {
 		return needChroot(ctx, s)
 	}
-	for i := 0; i < len(names) && err == nil; {
-		if err = j.page(ctx, s, names[i], fn); !failure.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode) {
-			i++
-		} else {
-			err = ctx.Err()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		err := j.page(ctx, s, name, fn)
+		for failure.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			err = j.page(ctx, s, name, fn)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
-// page passes the runs in one child of the record to fn.
-func (j *Job) page(ctx context.Context, s *session.Session, name string, fn func(dir string, at int32, page []recorded) error) error {
-	dir, keys := j.record, []string{name}
-	_, err := strconv.ParseUint(name, 16, 8)
-	bucket := err == nil && len(name) == contender.RecordBucket
-	if !bucket && name != contender.RecordLast {
-		return nil // a lock's contender, say, which may be here as well
+// pageNames lists the record.
+func (j *Job) pageNames(ctx context.Context, s *session.Session) ([]string, error) {
+	if err := s.Settle(ctx, j.record); err != nil {
+		return nil, err
 	}
-	if bucket {
-		dir += "/" + name
+	if _, _, err := ownerOf(ctx, s, j.record); err != nil {
+		return nil, err
 	}
-	stat, err := s.Exists(ctx, dir)
-	if err == nil && bucket {
-		keys, _, err = s.List(ctx, dir)
+	names, _, err := s.List(ctx, j.record)
+	return names, err
+}
+
+// page passes the runs in the record's child of that name to fn. A child that is neither a bucket
+// nor Every's run is skipped: it may be a lock's contender, for example.
+func (j *Job) page(ctx context.Context, s *session.Session, name string, fn func(page) error) error {
+	p := page{dir: j.record}
+	isBucket := isBucketName(name)
+	if !isBucket && name != contender.RecordLast {
+		return nil
+	}
+	if isBucket {
+		p.dir += "/" + name
+	}
+	stat, err := s.Exists(ctx, p.dir)
+	keys := []string{name}
+	if err == nil && isBucket {
+		keys, _, err = s.List(ctx, p.dir)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
-		return nil // deleted meanwhile
+		return nil // it was deleted meanwhile
 	}
-	var page []recorded
-	if err == nil {
-		page, err = readRuns(ctx, s, dir, keys)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = fn(dir, stat.Version, page)
+	p.version = stat.Version
+	p.runs, err = readRuns(ctx, s, p.dir, keys)
+	if err != nil {
+		return err
 	}
-	return err
+	return fn(p)
 }
 
-// readRuns reads the runs in dir; those that were deleted meanwhile are left out.
-func readRuns(ctx context.Context, s *session.Session, dir string, names []string) (page []recorded, err error) {
-	nodes, err := s.ReadBelow(ctx, dir, names, func(stat zk.Stat) bool { return stat.DataLength <= maxRun })
+func isBucketName(name string) bool {
+	_, err := strconv.ParseUint(name, 16, 8)
+	return err == nil && len(name) == contender.RecordBucket
+}
+
+// readRuns returns the runs in dir, without those that were deleted meanwhile.
+func readRuns(ctx context.Context, s *session.Session, dir string, names []string) ([]recorded, error) {
+	fits := func(stat zk.Stat) bool { return stat.DataLength <= maxRun }
+	nodes, err := s.ReadBelow(ctx, dir, names, fits)
+	if err != nil {
+		return nil, err
+	}
+	var runs []recorded
 	for i, n := range nodes {
 		if errors.Is(n.Err, zk.ErrNoNode) {
 			continue
 		}
-		err = n.Err
-		var r recorded
-		if err == nil {
-			r, err = parseRun(dir+"/"+text.Foreign(names[i]), n.Data, n.Stat)
+		if n.Err != nil {
+			return nil, n.Err
 		}
-		if err == nil && r.Key != "" && dir+"/"+names[i] != KeyPath(dir, r.Key) {
-			err = anotherKey(dir+"/"+text.Foreign(names[i]), r)
-		}
+		r, err := parseRunOf(dir, names[i], n.Data, n.Stat)
 		if err != nil {
 			return nil, err
 		}
-		page = append(page, r)
+		runs = append(runs, r)
 	}
-	return page, err
+	return runs, nil
+}
+
+// parseRunOf reads the run in the child of dir with that name.
+func parseRunOf(dir, name string, data []byte, stat zk.Stat) (recorded, error) {
+	shown := dir + "/" + text.Foreign(name)
+	r, err := parseRun(shown, data, stat)
+	if err != nil {
+		return recorded{}, err
+	}
+	if r.Key != "" && dir+"/"+name != KeyPath(dir, r.Key) {
+		return recorded{}, anotherKey(shown, r)
+	}
+	return r, nil
 }
 
 // remove deletes a run that was read when dir had version at. It sets dir's data too: a run that
 // another client has deleted and made again may have the version that was read, but then dir has
 // another one.
 func remove(ctx context.Context, s *session.Session, dir string, at int32, node string, version int32) error {
-	_, err := s.Multi(ctx, session.OpSet{Path: dir, Data: []byte(recordFormat), Version: at}, session.OpDelete{Path: node, Version: version})
+	_, err := s.Multi(ctx,
+		session.OpSet{Path: dir, Data: []byte(recordFormat), Version: at},
+		session.OpDelete{Path: node, Version: version})
 	return err
 }
 

@@ -19,25 +19,31 @@ import (
 //
 // Holds that follow each other on one znode have the same token.
 func WithLocalHandoff() LockOption {
-	return LockOption{func(o *lockOptions) error { o.entrance = lock.localEntrance; return nil }}
+	return LockOption{func(o *lockOptions) error { o.localHandoff = true; return nil }}
 }
 
 // localQueues are of a Client's goroutines that share a place in line.
 type localQueues struct{ handoff.Queues }
 
-// localEntrance is through the local queue. Its key has the path and all options that the znode
-// depends on.
+// localEntrance returns the entrance through the local queue. The queue's key has the path and all
+// options that the znode depends on.
 func (l lock) localEntrance() (entrance, error) {
-	if l.noun != nounMutex {
-		return nil, fmt.Errorf("%w: WithLocalHandoff is for a mutex; this is a %s", ErrInvalid, l.noun)
+	if !l.kind.hasLocalHandoff {
+		return nil, fmt.Errorf("%w: WithLocalHandoff is for a mutex; this is a %s", ErrInvalid, l.kind.noun)
 	}
-	rest := fmt.Appendf(nil, "%t %#v\n%s", l.o.container, l.o.acl, l.data)
-	shared := &handoff.Lock{Key: handoff.Key{Path: l.path, Rest: sha256.Sum256(rest)}, Self: contender.Describe(l.data),
-		Context: l.c.ctx, Go: l.c.spawn, Logger: l.c.log, Unreachable: l.c.unreachable,
+	rest := fmt.Appendf(nil, "%t %#v\n%s", l.o.container, l.o.acl, l.place.Data)
+	shared := &handoff.Lock{
+		Key:         handoff.Key{Path: l.path, Rest: sha256.Sum256(rest)},
+		Self:        contender.Describe(l.place.Data),
+		Context:     l.c.ctx,
+		Go:          l.c.spawn,
+		Logger:      l.c.log,
+		Unreachable: l.c.unreachable,
 		Acquire: func(ctx context.Context, try bool, c queue.Caller) (*queue.Ticket, error) {
 			return l.obtain(ctx, LockInfo{Kind: KindMutex, Try: try}, c)
 		},
-		GiveUp: func(ctx context.Context, t *queue.Ticket) { l.c.giveUp(ctx, t) }}
+		GiveUp: func(ctx context.Context, t *queue.Ticket) { l.c.giveUp(ctx, t) },
+	}
 	return func(ctx context.Context, w *waiting) (ticket, error) {
 		if w.info.Try {
 			return l.c.local.TryLock(ctx, shared, w)

@@ -18,58 +18,81 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-// lock is what all kinds of locks have in common: paths, options, Client. It stores no ownership.
+// lock is what all kinds of locks have in common. It stores no ownership.
 type lock struct {
 	c     *Client
-	noun  string   // what it is, for messages
+	kind  *kind
 	path  string   // of a MultiLock all of them, for messages
 	dirs  []string // its path, or a MultiLock's paths
 	o     lockOptions
-	data  []byte      // the contenders'
-	term  []byte      // what replaces data when an election's candidate leads
-	err   error       // of the path or the options: reported by every call
-	size  *queue.Size // of a semaphore; nil for the others
-	rank  int         // of an election's candidates
-	enter entrance    // an option's; nil: obtain
+	place queue.Queue // what each call's places in line have in common
+	enter entrance    // of WithLocalHandoff; nil without it
+	err   error       // what is wrong with the path or the options: every call returns it
 }
 
-// entrance is how a call takes its place in line: it returns a ticket that holds. After an error
-// that may be a nil pointer.
+// entrance is how a call gets its place in line. It returns a ticket that holds. After an error the
+// ticket may be a nil pointer.
 type entrance func(context.Context, *waiting) (ticket, error)
 
-// What a lock is, where its options depend on that.
-const (
-	nounMutex     = "mutex"
-	nounSemaphore = "semaphore"
-	nounElection  = "election"
-	nounJob       = "job"
+// kind is what a lock is, where its options and messages depend on that.
+type kind struct {
+	noun            string
+	notReentrant    string // why WithReentrancy is refused, with the noun's article; "" if it is not
+	hasLocalHandoff bool
+	isRanked        bool // its contenders have ranks
+}
+
+// The kinds of locks.
+var (
+	mutexKind     = kind{noun: "mutex", hasLocalHandoff: true}
+	rwMutexKind   = kind{noun: "read/write lock"}
+	multiLockKind = kind{noun: "multi lock"}
+	semaphoreKind = kind{noun: "semaphore", notReentrant: "a semaphore: each call takes permits of its own"}
+	electionKind  = kind{noun: "election", notReentrant: "an election: a candidate leads once", isRanked: true}
+	jobKind       = kind{noun: "job", notReentrant: "a job: two calls under one hold would both run it"}
 )
 
-func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
-	l := lock{c: c, noun: noun, path: strings.Join(paths, ","), dirs: paths}
-	for i, p := range paths {
-		if l.err = checkLockPath(p); l.err == nil && slices.Contains(paths[:i], p) {
-			l.err = fmt.Errorf("%w %q: is named twice", ErrPath, p)
-		}
-		if l.err != nil {
-			return l
-		}
+func (c *Client) newLock(k *kind, opts []LockOption, paths ...string) lock {
+	l := lock{c: c, kind: k, path: strings.Join(paths, ","), dirs: paths}
+	if l.err = checkPaths(paths); l.err != nil {
+		return l
 	}
-	l.o, l.err = newLockOptions(noun, opts)
-	l.data = contender.Mine(l.o.owner, nil, "").Encode()
-	if l.err == nil && l.o.entrance != nil {
-		l.enter, l.err = l.o.entrance(l)
+	l.o, l.err = newLockOptions(k, opts)
+	l.place = queue.Queue{
+		ACL:       l.o.acl,
+		Container: l.o.container,
+		Data:      contender.Mine(l.o.owner, nil, "").Encode(),
+		Ranked:    k.isRanked,
+		Describe:  contender.Describe,
+		Log:       c.log,
+	}
+	if l.err == nil && l.o.localHandoff {
+		l.enter, l.err = l.localEntrance()
 	}
 	return l
 }
 
+func checkPaths(paths []string) error {
+	for i, p := range paths {
+		if err := checkLockPath(p); err != nil {
+			return err
+		}
+		if slices.Contains(paths[:i], p) {
+			return fmt.Errorf("%w %q: is named twice", ErrPath, p)
+		}
+	}
+	return nil
+}
+
 // String names the lock.
-func (l *lock) String() string { return l.noun + " " + text.Foreign(strings.Join(l.dirs, ", ")) }
+func (l *lock) String() string {
+	return l.kind.noun + " " + text.Foreign(strings.Join(l.dirs, ", "))
+}
 
 // acquire is the body of Lock, TryLock, RLock, Acquire and Campaign. It returns a hold, and the
-// context for work under it: a further hold of the acquisition that ctx carries, if there is one
-// and the lock is reentrant, or that of a new acquisition. op names the call in errors. The caller
-// sets info's Kind, Permits and Try.
+// context for work under it. The hold is a further one of the acquisition that ctx carries, if
+// there is one and the lock is reentrant. Otherwise it is that of a new acquisition. op names the
+// call in errors. The caller sets info's Kind, Permits and Try.
 func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.Context, *Hold, error) {
 	if l.err != nil {
 		return ctx, nil, l.fail(op, l.err)
@@ -78,16 +101,7 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 		return ctx, nil, l.fail(op, l.c.ended(ctx, aboutToQueue(ctx)))
 	}
 	w := l.newWaiting(ctx, info)
-	bounded, cancel := l.bound(ctx, w)
-	defer cancel()
-	l.c.use.update(func() { l.c.use.waits[w] = struct{}{} })
-	defer l.c.use.update(func() { delete(l.c.use.waits, w) })
-	l.c.tell(slog.LevelDebug, "lock asked for", l.c.opts.hooks.Asked, w.info)
-	h, err := l.holdFor(bounded, w)
-	if err != nil {
-		err = l.fail(op, hide(l.explain(bounded, w, w.explain(bounded, err)), ErrUnknownOutcome)) // what was made is being removed
-		w.tellFailed(err)
-	}
+	h, err := l.wait(ctx, op, w)
 	if w.aborted != nil {
 		if h != nil {
 			_ = h.Unlock() // how the user's function has ended matters more
@@ -98,6 +112,25 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.C
 		return ctx, nil, err
 	}
 	return h.work, h, nil
+}
+
+// wait returns a hold for the call w, whose caller has ctx. Meanwhile Status shows the call.
+func (l *lock) wait(ctx context.Context, op string, w *waiting) (*Hold, error) {
+	ctx, cancel := l.bound(ctx, w)
+	defer cancel()
+	l.c.use.update(func() { l.c.use.waits[w] = struct{}{} })
+	defer l.c.use.update(func() { delete(l.c.use.waits, w) })
+	l.c.tell(slog.LevelDebug, "lock asked for", l.c.opts.hooks.Asked, w.info)
+	h, err := l.holdFor(ctx, w)
+	if err == nil {
+		return h, nil
+	}
+	err = w.explain(ctx, err)
+	err = l.explain(ctx, w, err)
+	err = hide(err, ErrUnknownOutcome) // whatever znode was made is being removed
+	err = l.fail(op, err)
+	w.tellFailed(err)
+	return nil, err
 }
 
 // newWaiting returns the call of a caller with ctx. With WithMaxWait(0) it is a try.
@@ -146,11 +179,11 @@ const (
 
 // holdFor returns a hold for the call w.
 func (l *lock) holdFor(ctx context.Context, w *waiting) (*Hold, error) {
-	h, err := l.reenter(w.caller, w.info.Kind)
+	h, joined, err := l.reenter(w.caller, w.info.Kind)
 	if err != nil {
 		return nil, err
 	}
-	if h != nil {
+	if joined {
 		h.tellAcquired(w.info, w.since, h.a.info.Call)
 		return h, nil
 	}
@@ -178,22 +211,31 @@ func aboutToQueue(ctx context.Context) error {
 	return errors.New("about to queue")
 }
 
-// reenter returns a further hold if ctx carries one of the same lock and the lock is reentrant. If
-// the lock is not, waiting would never end, so reenter returns ErrDeadlock, as it does for a hold
-// of some of a MultiLock's paths, or of others too. If ctx carries no hold, both results are nil.
+// reenter returns a further hold of the acquisition that ctx carries, if that is of the same lock
+// and the lock is reentrant. joined is false if ctx carries no hold of the lock.
+//
 // Permits of a semaphore are added up instead: see queue.Queue.Held.
-func (l *lock) reenter(ctx context.Context, kind LockKind) (*Hold, error) {
+//
+// Errors: ErrDeadlock if waiting would never end, since the lock is not reentrant, or since ctx
+// carries a hold of some of a MultiLock's paths, or of others too. ErrConflict if ctx carries a
+// hold of another kind of lock on the same path.
+func (l *lock) reenter(ctx context.Context, kind LockKind) (h *Hold, joined bool, err error) {
 	if kind == KindSemaphore {
-		return nil, nil
+		return nil, false, nil
 	}
 	for _, dir := range l.dirs {
-		if a, ok := ctx.Value(lockKey{l.c, dir}).(*acquisition); ok {
-			if h, err := a.join(ctx, l, dir, kind); h != nil || err != nil {
-				return h, err
-			}
+		a, ok := ctx.Value(lockKey{l.c, dir}).(*acquisition)
+		if !ok || !a.live() {
+			continue
+		}
+		if err := a.mayJoin(l, dir, kind); err != nil {
+			return nil, false, err
+		}
+		if h, joined = a.join(ctx); joined {
+			return h, true, nil
 		}
 	}
-	return nil, nil
+	return nil, false, nil
 }
 
 // take waits until the lock is ours, and makes the hold.
@@ -218,7 +260,7 @@ func (l *lock) take(ctx context.Context, w *waiting) (*Hold, error) {
 	}
 }
 
-// queueUp returns a ticket that holds. After an error it may be a nil pointer.
+// queueUp returns a ticket that holds. After an error the ticket may be a nil pointer.
 func (l *lock) queueUp(ctx context.Context, w *waiting) (ticket, error) {
 	if l.enter != nil {
 		return l.enter(ctx, w)
@@ -301,11 +343,14 @@ func (l *lock) giveUpBefore(ctx context.Context, before *queue.Ticket) {
 // queues describes the places in line of a call.
 func (l *lock) queues(ctx context.Context, call LockInfo) []queue.Queue {
 	permits, _ := ctx.Value(permitsKey{l.c, l.path}).(int)
+	place := l.place
+	place.Kind = contenderKind(call.Kind)
+	place.Permits = call.Permits
+	place.Held = permits
 	queues := make([]queue.Queue, len(l.dirs))
 	for i, dir := range l.dirs {
-		queues[i] = queue.Queue{Dir: dir, Kind: contenderKind(call.Kind), Permits: call.Permits, Size: l.size, Held: permits,
-			ACL: l.o.acl, Container: l.o.container, Data: l.data,
-			Ranked: l.noun == nounElection, Rank: l.rank, TermData: l.term, Describe: contender.Describe, Log: l.c.log}
+		queues[i] = place
+		queues[i].Dir = dir
 	}
 	return queues
 }

@@ -19,10 +19,10 @@ type lockOptions struct {
 	reentrant, container bool
 	owner                string
 	acl                  []zk.ACL
-	entrance             func(lock) (entrance, error)
+	localHandoff         bool
 }
 
-func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
+func newLockOptions(k *kind, opts []LockOption) (o lockOptions, err error) {
 	for _, opt := range opts {
 		if opt.set == nil {
 			return o, fmt.Errorf("%w: lock option: is the zero value", ErrInvalid)
@@ -31,13 +31,8 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 			return o, err
 		}
 	}
-	switch {
-	case o.reentrant && noun == nounJob:
-		err = fmt.Errorf("%w: WithReentrancy is not for a %s: two calls under one hold would both run it", ErrInvalid, noun)
-	case o.reentrant && noun == nounSemaphore:
-		err = fmt.Errorf("%w: WithReentrancy is not for a %s: each call takes permits of its own", ErrInvalid, noun)
-	case o.reentrant && noun == nounElection:
-		err = fmt.Errorf("%w: WithReentrancy is not for an %s: a candidate leads once", ErrInvalid, noun)
+	if o.reentrant && k.notReentrant != "" {
+		err = fmt.Errorf("%w: WithReentrancy is not for %s", ErrInvalid, k.notReentrant)
 	}
 	if o.acl == nil {
 		o.acl = openToAll

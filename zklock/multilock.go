@@ -17,7 +17,7 @@ type MultiLock struct{ lock }
 // MultiLock returns the lock of all paths. Calls fail with ErrPath if paths is empty or names one
 // twice, and with ErrTooLarge if one transaction can't take all: see WithJuteMaxBuffer.
 func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
-	m := &MultiLock{c.newLock("multi lock", opts, slices.Clone(paths)...)}
+	m := &MultiLock{c.newLock(&multiLockKind, opts, slices.Clone(paths)...)}
 	if len(paths) == 0 {
 		m.err = fmt.Errorf("%w: multi lock: has no paths", ErrPath)
 	}

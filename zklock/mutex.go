@@ -10,7 +10,7 @@ type Mutex struct{ lock }
 // Mutex returns the mutex whose contenders queue below path, a znode that Lock makes when it is
 // missing.
 func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
-	return &Mutex{c.newLock(nounMutex, opts, path)}
+	return &Mutex{c.newLock(&mutexKind, opts, path)}
 }
 
 // Lock waits its turn, and returns the hold and a context for the work under it, which ends with

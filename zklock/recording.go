@@ -26,6 +26,11 @@ type recording struct {
 	version   int32 // of the znode; -1: there is none
 }
 
+func (j *Job) recording(h *Hold, key string) *recording {
+	dir, node := j.znode(key)
+	return &recording{j: j, h: h, dir: dir, node: node, key: key, version: -1}
+}
+
 // begin decides whether fn is to be called: not if the record has the key or, with d, a run that
 // serves this call. It uses the hold's session, whose server has seen the end of the holder before,
 // and so its writes.

@@ -14,7 +14,7 @@ type RWMutex struct{ lock }
 // RWMutex returns the read/write lock whose contenders queue below path. Neither lock can be turned
 // into the other.
 func (c *Client) RWMutex(path string, opts ...LockOption) *RWMutex {
-	return &RWMutex{c.newLock("read/write lock", opts, path)}
+	return &RWMutex{c.newLock(&rwMutexKind, opts, path)}
 }
 
 // Lock waits until no other client reads or writes and returns the hold of the write lock. Contract

@@ -23,8 +23,8 @@ type Semaphore struct{ lock }
 // ErrConflict, and stay. With WithContainer the size is deleted with the directory, unless Resize
 // was called.
 func (c *Client) Semaphore(path string, size int, opts ...LockOption) *Semaphore {
-	s := &Semaphore{c.newLock(nounSemaphore, opts, path)}
-	s.size = queue.NewSize(size)
+	s := &Semaphore{c.newLock(&semaphoreKind, opts, path)}
+	s.place.Size = queue.NewSize(size)
 	s.err = cmp.Or(s.err, checkSize(size))
 	return s
 }
@@ -73,7 +73,7 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 		return l.fail("resize", err)
 	}
 	return l.withSession(ctx, "resize", func(z *session.Session) error {
-		return l.size.Resize(ctx, z, l.queues(ctx, LockInfo{Kind: KindSemaphore})[0], size)
+		return l.place.Size.Resize(ctx, z, l.queues(ctx, LockInfo{Kind: KindSemaphore})[0], size)
 	})
 }
 
@@ -83,7 +83,7 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 func (s *Semaphore) Size(ctx context.Context) (size, free int, err error) {
 	l := &s.lock
 	err = l.withSession(ctx, "size", func(z *session.Session) (err error) {
-		size, free, err = l.size.Free(ctx, z, l.queues(ctx, LockInfo{Kind: KindSemaphore})[0])
+		size, free, err = l.place.Size.Free(ctx, z, l.queues(ctx, LockInfo{Kind: KindSemaphore})[0])
 		return err
 	})
 	return size, free, err
