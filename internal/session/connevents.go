@@ -75,15 +75,19 @@ func (c *connection) Shaken(r wire.ConnectResponse, sent time.Time) error {
 		return fmt.Errorf("%w: handshake answered with session 0x0", failure.ErrGarbled)
 	}
 	granted := time.Duration(r.TimeoutMs) * time.Millisecond
-	fresh := s.id == 0
-	if err := s.lease.MayGrant(granted, fresh); err != nil {
-		if !fresh {
-			s.lease.Refuse(sent, granted)
+	isNew := s.id == 0
+	if err := s.lease.MayGrant(granted, isNew); err != nil {
+		if !isNew {
+			s.lease.NoteRefusedGrant(sent, granted)
 		}
 		return err
 	}
 	s.id, s.password, s.granted = r.ID, r.Password, granted
-	s.lease.Begin(sent, granted, fresh)
+	if isNew {
+		s.lease.Begin(sent, granted)
+	} else {
+		s.lease.Resume(sent, granted)
+	}
 	return nil
 }
 
@@ -137,7 +141,7 @@ func (c *connection) Down(err error) {
 		s.lease.GaveUpSilent()
 	}
 	if s.latest == c {
-		s.lease.Unanswered(errors.Is(err, failure.ErrUnanswered))
+		s.lease.ReattachFailed(errors.Is(err, failure.ErrUnanswered))
 	}
 	s.mu.Unlock()
 	if lasted {
@@ -168,7 +172,7 @@ func (c *connection) Notified(event zk.EventType, path string, zxid int64) bool 
 
 func (c *connection) Heard(at time.Time) {
 	c.s.mu.Lock()
-	c.s.lease.Hear(at)
+	c.s.lease.BytesArrived(at)
 	c.s.mu.Unlock()
 }
 
@@ -205,18 +209,27 @@ func (c *connection) replied(r *pipeline.Request, header wire.ReplyHeader, code 
 	if r.Op == wire.OpAuth || r.Op == wire.OpSASL || r.Op == wire.OpClose || code == wire.CodeUnreadable {
 		return nil // credentials do not touch the session, close ends it, and an unreadable reply proves nothing
 	}
-	// Only refusals by the last request processor prove that the leader was asked. One with
-	// enableEagerACLCheck comes from a follower's first, and without a zxid.
-	leader := wire.ThroughLeader(r.Op) && r.Op != wire.OpSync && header.Zxid > 0 && (code == wire.CodeOK || code <= wire.CodeNoNode && code >= -111)
+	isWrite := wasAcknowledgedByMajority(r.Op, header.Zxid, code)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.Op != wire.OpPing {
 		s.zxid = max(s.zxid, header.Zxid)
 		s.unseen = s.unseen && header.Zxid <= 0
 	}
-	s.lease.Ack(r.Sent, at, leader)
-	if leader {
+	s.lease.Acknowledge(r.Sent, at, isWrite)
+	if isWrite {
 		c.lastWrite = clock.Later(c.lastWrite, r.Sent)
 	}
 	return nil
+}
+
+// wasAcknowledgedByMajority reports whether a reply with this zxid and verdict proves that the
+// leader had the request, and a majority has its outcome. A refusal proves that too if the last
+// request processor has made it. One by a follower's first, as with enableEagerACLCheck, has no
+// zxid.
+func wasAcknowledgedByMajority(op int32, zxid int64, code int32) bool {
+	const lastRefusal = -111 // of those that a write may meet, which are CodeNoNode and below
+	isWrite := wire.ThroughLeader(op) && op != wire.OpSync
+	isRefusal := lastRefusal <= code && code <= wire.CodeNoNode
+	return isWrite && zxid > 0 && (code == wire.CodeOK || isRefusal)
 }

@@ -116,12 +116,12 @@ func (s *Session) Retain(ctx context.Context, nodes ...string) (*Retention, erro
 		now := s.clock.Now()
 		s.mu.Lock()
 		t := s.lease.Timeout()
-		if s.lease.Enough(now, checked) {
+		if s.lease.EnoughToHold(now, checked) {
 			r := s.retainLocked(nodes)
 			s.mu.Unlock()
 			return r, nil
 		}
-		c, slow := s.conn, s.lease.Slow()
+		c, slow := s.conn, s.lease.WritesAreSlow()
 		s.mu.Unlock()
 		if checked && slow && c != nil {
 			c.Fail(errThin)

@@ -122,7 +122,7 @@ func newSession(cfg config) *Session {
 		now := s.clock.Now()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.lease.RetainedLeft(now), s.lease.Retained()
+		return s.lease.LeftIfRetained(now), s.lease.Retained()
 	})
 	s.changes.report = s.dialer.Report
 	s.watches = watch.New(cfg.JuteMaxBuffer, s.spawn, func(path string) { s.ephemerals.Gone(s.cfg.strip(path), math.MaxInt64, false) })

@@ -6,40 +6,52 @@ import (
 	"github.com/zklock/locker/internal/session/internal/clock"
 )
 
-// The lease clock: until when can the ensemble certainly not have ended the session?
+// # The lease clock
+//
+// Until when can the ensemble certainly not have ended the session?
 //
 // The leader ends a session when it has heard nothing of it for the negotiated timeout T. So a
 // reply to a request sent at s seems to prove that the session lives until s + T. But that holds
-// only if the leader answered. A follower answers pings and reads by itself, and tells the leader
+// only if the leader answered. A follower answers pings and reads by itself. It tells the leader
 // which sessions it heard of when the leader asks, about every half tick. A follower that is cut
 // off goes on answering for some ticks while the leader counts.
 //
 // So an acknowledgement counts in two steps:
 //
-//	acked      s + T of the latest acknowledged request: what the client relies on while the session is not retained
-//	confirmed  s + T of the latest request that was sent two ticks, and whose reply arrived one tick, before some
-//	           later write was sent, at s', which has been acknowledged
+//	answeredUntil   s + T of the latest acknowledged request, sent at s. The client relies on it
+//	                while the session is not retained.
+//	confirmedUntil  s + T of the latest acknowledged request, sent at s, that a write has
+//	                confirmed.
 //
-// Safety: the report that names our session left the server at most half a tick after the reply,
-// and, from an observer behind another observer, half a tick later once more. It went on the same
-// ordered stream that carried the write to the leader, so it arrived before the write, which was
-// answered: the leader counts from an instant after s.
+// A write that was sent at w, and has been acknowledged, confirms a request if
 //
-// It has to be a write: a leader that was cut off from the others answers a sync alone, for
-// syncLimit ticks, when they may have chosen another leader, which counts from its own beginning. A
-// write is acknowledged by a majority, so no other leader began before it, and one that begins
-// later gives every session its whole timeout again. And the leader has to look at the session for
-// the write, as it does for each operation of a multi; a refusal because of the session may stand
-// inside a multi whose header says OK (see wire.Verdict).
+//   - the request was sent two ticks before w or earlier (requestToWrite), and
+//   - its reply arrived one tick before w or earlier (replyToWrite).
+//
+// # Why that is safe
+//
+// The report that names our session left the server at most half a tick after the reply, and, from
+// an observer behind another observer, half a tick later once more. It went on the same ordered
+// stream that carried the write to the leader. So it arrived before the write, which was answered:
+// the leader counts from an instant after s.
+//
+// It has to be a write. A leader that was cut off from the others answers a sync alone, for
+// syncLimit ticks. Meanwhile the others may have chosen another leader, which counts from its own
+// beginning. A write is acknowledged by a majority, so no other leader began before it, and one
+// that begins later gives every session its whole timeout again. And the leader has to look at the
+// session for the write, as it does for each operation of a multi. It may refuse the write because
+// of the session inside a multi whose header says OK (see wire.Verdict).
 //
 // Why two ticks from the request and one from the reply: when replies are fast, two ticks are twice
 // what the report needs, which covers a leader that asks late. Two ticks from a slow reply would
 // leave no lease.
 //
-// A handshake counts as confirmed only when the first write on its connection has been answered:
-// the handshake of a new session may have been seen by the connected server alone (local sessions),
-// and that of a re-attached one was validated by that server's leader, which may have been
-// replaced. That write needs no slack: the create that makes a session global begins the leader's
+// # Handshakes
+//
+// A handshake counts as confirmed only when the first write on its connection has been answered.
+// The handshake of a new session may have been seen by the connected server alone (local sessions).
+// That of a re-attached one was validated by that server's leader, which may have been replaced.
+// That first write may follow at once: the create that makes a session global begins the leader's
 // count, a re-attachment was told to the leader itself, and a server that changes its leader closes
 // its connections.
 //
@@ -47,191 +59,263 @@ import (
 // the others; its answer says so. Until the answer arrives, the lease ends two ticks after the
 // handshake was sent: no server grants less, unless its minSessionTimeout is set lower. A server
 // that closes the connection instead is taken for one without a leader, which has not carried out
-// the re-attachment: if it has, and the reply was lost with the connection, the lease is safe
+// the re-attachment. If it has, and the reply was lost with the connection, the lease is safe
 // because all servers have the same limits (docs/maintainers/proof.md, A5).
 //
+// # Allowances
+//
 // Three allowances stand between the instant at which a holder's context ends and the leader's:
-// drift, for clocks of different speeds; lead, for the time that our own goroutines need to end the
-// context; and margin, in which the work that was given the context can stop. SafeUntil allows for
-// drift alone.
 //
-// Assumed, each with the test that watches it, if there is one ("model" is
+//   - for clocks of different speeds (clockDivisor);
+//   - for the time that our own goroutines need to end the context (schedulingDivisor);
+//   - for the work that was given the context, which has to stop (workDivisor).
+//
+// SafeUntil allows for clocks alone.
+//
+// # Assumptions
+//
+// Each is followed by the test that watches it, if there is one. "Model" is
 // TestTheLeaseNeverOutlivesTheLeadersPatience, which draws runs that use the assumption to its
-// limit):
+// limit.
 //
-//  1. The clocks of this machine and of the leader's differ in speed by at most two per cent, and ours counts the time for
-//     which the machine stood still (see clock.Clock: a paused guest's may not). Model.
-//  2. Our process runs, or asks Alive when it runs again. TestAliveReadsTheClockAndWaitsForNoTimer.
-//  3. The tick, found out (see Session.findTick) or Config.TickTime, is not below the longest tickTime of the ensemble's servers.
-//     A grant that contradicts it is refused: TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule.
-//  4. A follower tells its leader of touched sessions twice a tick, on the ordered stream that carries its writes; an
-//     observer may be behind another observer, and no further. Model; with a follower that is cut off,
+//  1. The clocks of this machine and of the leader's differ in speed by at most two per cent. Ours
+//     counts the time for which the machine stood still (see clock.Clock: a paused guest's may
+//     not). Model.
+//  2. Our process runs, or asks Alive when it runs again.
+//     TestAliveReadsTheClockAndWaitsForNoTimer.
+//  3. The tick, found out (see Session.findTick) or Config.TickTime, is not below the longest
+//     tickTime of the ensemble's servers. A grant that contradicts it is refused:
+//     TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule.
+//  4. A follower tells its leader of touched sessions twice a tick, on the ordered stream that
+//     carries its writes. An observer may be behind another observer, and no further. Model; with a
+//     follower that is cut off,
 //     TestALeaseOfAFollowerThatLostItsLeaderEndsBeforeTheLeaderEndsTheSession.
-//  5. A server that loses that stream closes its clients' connections, and has no second stream beside the first. So the
-//     answers on one of our connections belong to one stream. A server that is cut off, healed and cut off again within one
-//     of our round trips may lose its earlier reports, but then no later write is answered on their connection. Model ("the
-//     follower starts anew"); on real servers no test cuts twice within a round trip.
-//  6. A write is acknowledged by a majority, and a leader that begins later gives each session its whole timeout again.
-//     tests/e2e, TestHoldIsNotProlongedByALeaderThatHasBeenReplaced.
-//  7. The leader looks at the session before it carries out any operation of a multi, and says so inside the reply when it
-//     refuses. TestAHeartbeatThatSaysExpiredInsideEndsTheSessionAndConfirmsNothing.
-//  8. The leader asks its followers every half tick. One that was stopped may answer our write before it has asked again,
-//     and end the session by earlier reports; that takes a stop of nearly the timeout, after which the session is due as it
-//     wakes. Model, with shorter stops; tests/e2e/chaos stops leaders for 0.9 to 1.1 timeouts.
-//  9. No server grants less than two ticks: what is left of a lease while a re-attachment has no answer.
+//  5. A server that loses that stream closes its clients' connections, and has no second stream
+//     beside the first. So the answers on one of our connections belong to one stream. A server
+//     that is cut off, healed and cut off again within one of our round trips may lose its earlier
+//     reports, but then no later write is answered on their connection. Model ("the follower starts
+//     anew"); on real servers no test cuts twice within a round trip.
+//  6. A write is acknowledged by a majority, and a leader that begins later gives each session its
+//     whole timeout again. tests/e2e, TestHoldIsNotProlongedByALeaderThatHasBeenReplaced.
+//  7. The leader looks at the session before it carries out any operation of a multi, and says so
+//     inside the reply when it refuses.
+//     TestAHeartbeatThatSaysExpiredInsideEndsTheSessionAndConfirmsNothing.
+//  8. The leader asks its followers every half tick. One that was stopped may answer our write
+//     before it has asked again, and end the session by earlier reports. That takes a stop of
+//     nearly the timeout, after which the session is due as it wakes. Model, with shorter stops;
+//     tests/e2e/chaos stops leaders for 0.9 to 1.1 timeouts.
+//  9. No server grants less than two ticks: that is what is left of a lease while a re-attachment
+//     has no answer.
 //     TestScenario59_ALeaseEndsBeforeTheShorterSessionOfAReattachmentWithoutAnAnswer.
-//  10. A server that hung with our handshake unread does not carry it out after we have gone to another server: with a lower
-//     limit of its own it would shorten the leader's count. No test.
-//  11. The granted timeout is two ticks or more. Where minSessionTimeout was lowered, the tick that is found out is too short
-//     (package doctor says so) and, if it was given, there is less slack than an observer behind an observer needs. No test.
+//  10. A server that hung with our handshake unread does not carry it out after we have gone to
+//     another server: with a lower limit of its own it would shorten the leader's count. No test.
+//  11. The granted timeout is two ticks or more. Where minSessionTimeout was lowered, the tick that
+//     is found out is too short (package doctor says so). If the tick was given, requestToWrite is
+//     shorter than an observer behind an observer needs. No test.
 //
-// Source: measured on a three-node ensemble, where a lease by the latest reply (acked) outlived the
-// session by 4.0 s.
+// Source: measured on a three-node ensemble, where a lease by the latest reply (answeredUntil)
+// outlived the session by 4.0 s.
 type lease struct {
 	timeout time.Duration // the least granted to this session
-	tick    time.Duration // of the servers, or longer; 0: not found out yet
-	settle  time.Duration // one tick, or half the timeout: from a reply to the write that confirms it
-	slack   time.Duration // two ticks, or half the timeout: from a request to the write that confirms it
+	tick    time.Duration // of the servers, or longer; 0 if it is not found out yet
 
-	acked     time.Time
-	confirmed time.Time
-	marks     []mark // acknowledgements not yet confirmed, oldest first, at most maxMarks
+	// What a write has to follow at to confirm a request: see "The lease clock".
+	replyToWrite   time.Duration // one tick, or half the timeout
+	requestToWrite time.Duration // two ticks, or half the timeout
 
-	reattachSent   time.Time // when the re-attachment that waits for its answer was sent; zero: none
-	unansweredSent time.Time // when the first unanswered re-attachment after the last answered one was sent; zero: none
+	answeredUntil  time.Time
+	confirmedUntil time.Time
+
+	// unconfirmed are acknowledgements that no write has confirmed yet: at most maxSpans, in the
+	// order of sending, and so of confirmableFrom.
+	unconfirmed []span
+
+	// Re-attachments without an answer; zero if there is none.
+	pendingReattachSent time.Time // of the one that waits for its answer
+	lostReattachSent    time.Time // of the first without an answer since the last one with an answer
 }
 
-// mark is a span of acknowledgements: when the last one's request was sent, when the first one
-// arrived, and from when on a write confirms them all.
-type mark struct{ sent, first, ready time.Time }
+// span is one acknowledgement, or several in quick succession that count as one: as the latest when
+// it is confirmed, and so as the latest for when that may be.
+type span struct {
+	sent            time.Time // when the latest request was sent
+	firstArrived    time.Time // when the first reply arrived
+	confirmableFrom time.Time // a write that was sent then or later confirms all
+}
 
-// maxMarks bounds a lease's memory. Marks closer than slack/mergePart are merged, so maxMarks of
-// them span four slacks or more, and one is always old enough to be confirmed.
+// maxSpans bounds a lease's memory. Acknowledgements closer than requestToWrite/mergeDivisor are
+// one span, so maxSpans of them last for four times requestToWrite or more, and one is always old
+// enough to be confirmed.
 const (
-	maxMarks  = 64
-	mergePart = 16
+	maxSpans     = 64
+	mergeDivisor = 16
 )
 
-// Fractions of the timeout.
+// Each allowance is the timeout divided by one of these.
 const (
-	driftPart  = 50 // for clocks: quartz is a thousand times better, a machine with a bad time daemon is not
-	leadPart   = 25 // for our own scheduling: on overloaded machines a goroutine runs hundreds of ms late
-	marginPart = 20 // for the work to stop: enough to cancel a request and to skip the next write
+	clockDivisor      = 50 // quartz is a thousand times better; a machine with a bad time daemon is not
+	schedulingDivisor = 25 // on overloaded machines a goroutine runs hundreds of milliseconds late
+	workDivisor       = 20 // enough to cancel a request and to skip the next write
 )
 
-func drift(d time.Duration) time.Duration { return d / driftPart }
+// clockAllowance allows for clocks of different speeds over the time d.
+func clockAllowance(d time.Duration) time.Duration { return d / clockDivisor }
 
 // allowances is how long before the leader can end the session a holder's context ends.
-func allowances(d time.Duration) time.Duration { return drift(d) + d/leadPart + d/marginPart }
+func allowances(d time.Duration) time.Duration {
+	return clockAllowance(d) + d/schedulingDivisor + d/workDivisor
+}
 
-// begin starts the lease at the handshake of a new session, or continues it at a re-attachment,
-// answered at time at.
-func (l *lease) begin(sent, at time.Time, timeout time.Duration, fresh bool) {
-	if !fresh && timeout > l.timeout {
-		timeout = l.timeout // nothing relies on the longer one
+// begin starts the lease of a new session at its handshake, which was sent at sent and answered at
+// at, and granted the timeout.
+func (l *lease) begin(sent, at time.Time, timeout time.Duration) {
+	l.connected(timeout)
+	l.timeout = timeout
+	l.answeredUntil = clock.Later(l.answeredUntil, sent.Add(timeout))
+	l.confirmedUntil = sent // nothing is promised yet
+	l.expectFirstWrite(sent, at)
+}
+
+// resume continues the lease at a re-attachment, likewise.
+func (l *lease) resume(sent, at time.Time, timeout time.Duration) {
+	timeout = min(timeout, l.timeout) // nothing relies on a longer one
+	isShorter := timeout < l.timeout  // by another server: the leader counts anew, to less
+	l.connected(timeout)
+	l.timeout = timeout
+	end := sent.Add(timeout)
+	if isShorter {
+		l.answeredUntil = end
+		l.confirmedUntil = clock.Earlier(l.confirmedUntil, end)
+	} else {
+		l.answeredUntil = clock.Later(l.answeredUntil, end)
 	}
+	l.expectFirstWrite(sent, at)
+}
+
+// connected notes that a handshake was answered, which granted the timeout.
+func (l *lease) connected(timeout time.Duration) {
 	// A server's least session timeout is two ticks, so a shorter timeout proves a shorter tick
 	// than we were told.
-	l.settle, l.slack = min(l.tick, timeout/2), min(2*l.tick, timeout/2)
-	l.reattachSent, l.unansweredSent = time.Time{}, time.Time{}
-	end := sent.Add(timeout)
-	shorter := timeout < l.timeout // by another server: the leader counts anew, to less
-	l.timeout = timeout
-	if shorter || end.After(l.acked) {
-		l.acked = end
-	}
-	if fresh {
-		l.confirmed = sent // nothing is promised yet
-	} else if shorter {
-		l.confirmed = clock.Earlier(l.confirmed, end)
-	}
-	// Forget acknowledgements by the previous server: no write on this connection can confirm them.
-	l.marks = append(l.marks[:0], mark{sent, at.Add(-l.slack), at}) // what follows is not merged with it
+	l.replyToWrite = min(l.tick, timeout/2)
+	l.requestToWrite = min(2*l.tick, timeout/2)
+	l.pendingReattachSent, l.lostReattachSent = time.Time{}, time.Time{}
+}
+
+// expectFirstWrite has the first write on the connection confirm its handshake. It forgets the
+// acknowledgements by the server before: no write on this connection can confirm them.
+func (l *lease) expectFirstWrite(sent, at time.Time) {
+	handshake := span{sent: sent, confirmableFrom: at}
+	handshake.firstArrived = at.Add(-l.requestToWrite) // so long ago that no other is merged with it
+	l.unconfirmed = append(l.unconfirmed[:0], handshake)
 }
 
 // reattach notes that a handshake for the session is about to be sent.
-func (l *lease) reattach(sent time.Time) { l.reattachSent = sent }
+func (l *lease) reattach(sent time.Time) { l.pendingReattachSent = sent }
 
-// unanswered notes that the re-attachment that waits for its answer will get none, and reports
-// whether there was one. closed: the server closed the connection, and so has not carried it out.
-func (l *lease) unanswered(closed bool) bool {
-	waited := !l.reattachSent.IsZero()
-	if waited && !closed && l.unansweredSent.IsZero() {
-		l.unansweredSent = l.reattachSent
+// reattachFailed notes that the re-attachment that waits for its answer will get none. It returns
+// false if none waits. wasClosed says that the server closed the connection, and so has not carried
+// it out.
+func (l *lease) reattachFailed(wasClosed bool) bool {
+	if l.pendingReattachSent.IsZero() {
+		return false
 	}
-	l.reattachSent = time.Time{}
-	return waited
+	if !wasClosed && l.lostReattachSent.IsZero() {
+		l.lostReattachSent = l.pendingReattachSent
+	}
+	l.pendingReattachSent = time.Time{}
+	return true
 }
 
 // shorten notes that the leader ends the session at end, perhaps earlier than was confirmed.
 func (l *lease) shorten(end time.Time) {
-	l.confirmed, l.acked = clock.Earlier(l.confirmed, end), clock.Earlier(l.acked, end)
-	l.marks = l.marks[:0]
+	l.confirmedUntil = clock.Earlier(l.confirmedUntil, end)
+	l.answeredUntil = clock.Earlier(l.answeredUntil, end)
+	l.unconfirmed = l.unconfirmed[:0]
 }
 
-// ack counts the reply to a request; leader: it was a write, which a majority has.
-func (l *lease) ack(sent, at time.Time, leader bool) {
-	l.acked = clock.Later(l.acked, sent.Add(l.timeout))
-	if leader {
-		n := 0
-		for n < len(l.marks) && !l.marks[n].ready.After(sent) {
-			n++
-		}
-		if n > 0 {
-			l.confirmed = clock.Later(l.confirmed, l.marks[n-1].sent.Add(l.timeout))
-			l.marks = append(l.marks[:0], l.marks[n:]...)
-		}
+// acknowledge counts the reply, which arrived at at, to a request that was sent at sent. isWrite
+// says that a majority has it: it is not true of a sync.
+func (l *lease) acknowledge(sent, at time.Time, isWrite bool) {
+	l.answeredUntil = clock.Later(l.answeredUntil, sent.Add(l.timeout))
+	if isWrite {
+		l.confirm(sent)
 	}
-	ready := clock.Later(at.Add(l.settle), sent.Add(l.slack))
-	// Merging only delays a mark's confirmation.
-	if n := len(l.marks); n > 0 && at.Sub(l.marks[n-1].first) < l.slack/mergePart {
-		l.marks[n-1].sent, l.marks[n-1].ready = sent, ready
+	l.await(sent, at)
+}
+
+// confirm counts a write that was sent at sent: it confirms what it follows at enough distance.
+func (l *lease) confirm(sent time.Time) {
+	n := l.confirmable(sent)
+	if n == 0 {
 		return
 	}
-	if len(l.marks) == maxMarks { // nothing went through the leader for long: only the latest marks matter
-		l.marks = append(l.marks[:0], l.marks[1:]...)
+	l.confirmedUntil = clock.Later(l.confirmedUntil, l.unconfirmed[n-1].sent.Add(l.timeout))
+	l.unconfirmed = append(l.unconfirmed[:0], l.unconfirmed[n:]...)
+}
+
+// confirmable returns how many of the unconfirmed spans, the oldest, a write confirms that is sent
+// at sent.
+func (l *lease) confirmable(sent time.Time) (n int) {
+	for n < len(l.unconfirmed) && !l.unconfirmed[n].confirmableFrom.After(sent) {
+		n++
 	}
-	l.marks = append(l.marks, mark{sent, at, ready})
+	return n
 }
 
-// hear counts bytes of a long reply that arrived at time at. They confirm nothing, but keep a
-// session going that is not retained.
-func (l *lease) hear(at time.Time) {
-	l.acked = clock.Later(l.acked, at.Add(l.timeout))
-}
-
-// prospect returns when the lease of a retained session would end if a write sent now were
-// acknowledged.
-func (l *lease) prospect(now time.Time) time.Time {
-	then := *l
-	for _, m := range l.marks {
-		if !m.ready.After(now) {
-			then.confirmed = clock.Later(then.confirmed, m.sent.Add(l.timeout))
-		}
+// await adds an acknowledgement to those that a write has to confirm.
+func (l *lease) await(sent, at time.Time) {
+	from := clock.Later(at.Add(l.replyToWrite), sent.Add(l.requestToWrite))
+	n := len(l.unconfirmed)
+	if n > 0 && at.Sub(l.unconfirmed[n-1].firstArrived) < l.requestToWrite/mergeDivisor {
+		// To merge delays a confirmation, and does nothing else.
+		latest := &l.unconfirmed[n-1]
+		latest.sent, latest.confirmableFrom = sent, from
+		return
 	}
-	return then.end(true)
-}
-
-// safeUntil returns the instant before which the ensemble can't have ended the session, drift
-// allowed for.
-func (l *lease) safeUntil() time.Time { return l.before(drift) }
-
-// end returns when we have to give up the session: if it is retained, early enough that every
-// holder hears of it, and its work can stop, before safeUntil; else when the plain acknowledgements
-// run out.
-func (l *lease) end(retained bool) time.Time {
-	if retained {
-		return l.before(allowances)
+	if n == maxSpans {
+		// Nothing went through the leader for long: only the latest spans matter.
+		l.unconfirmed = append(l.unconfirmed[:0], l.unconfirmed[1:]...)
 	}
-	return l.acked.Add(-drift(l.timeout))
+	l.unconfirmed = append(l.unconfirmed, span{sent: sent, firstArrived: at, confirmableFrom: from})
 }
 
-// before returns the end of the confirmed lease or, if earlier, of what an unanswered re-attachment
-// leaves of it, less allowance.
-func (l *lease) before(allowance func(time.Duration) time.Duration) time.Time {
-	end := l.confirmed.Add(-allowance(l.timeout))
-	for _, sent := range [...]time.Time{l.reattachSent, l.unansweredSent} {
-		if left := min(2*l.tick, l.timeout); !sent.IsZero() {
+// bytesArrived counts bytes of a long reply that arrived at time at. They confirm nothing, but keep
+// a session going that is not retained.
+func (l *lease) bytesArrived(at time.Time) {
+	l.answeredUntil = clock.Later(l.answeredUntil, at.Add(l.timeout))
+}
+
+// endIfWritten returns when the lease of a retained session would end if a write that is sent now
+// were acknowledged.
+func (l *lease) endIfWritten(now time.Time) time.Time {
+	hypothetical := *l
+	if n := l.confirmable(now); n > 0 {
+		hypothetical.confirmedUntil = clock.Later(l.confirmedUntil, l.unconfirmed[n-1].sent.Add(l.timeout))
+	}
+	return hypothetical.end(true)
+}
+
+// safeUntil returns the instant before which the ensemble can't have ended the session. Clocks of
+// different speeds are allowed for.
+func (l *lease) safeUntil() time.Time { return l.confirmedEnd(clockAllowance) }
+
+// end returns when we have to give up the session. For a retained session that is before safeUntil,
+// by what every holder needs to hear of it and its work to stop. Otherwise it is when the plain
+// acknowledgements run out.
+func (l *lease) end(isRetained bool) time.Time {
+	if isRetained {
+		return l.confirmedEnd(allowances)
+	}
+	return l.answeredUntil.Add(-clockAllowance(l.timeout))
+}
+
+// confirmedEnd returns the end of the confirmed lease, less the allowance. An unanswered
+// re-attachment may leave less of it: two ticks from when it was sent, less the allowance.
+func (l *lease) confirmedEnd(allowance func(time.Duration) time.Duration) time.Time {
+	end := l.confirmedUntil.Add(-allowance(l.timeout))
+	left := min(2*l.tick, l.timeout)
+	for _, sent := range [...]time.Time{l.pendingReattachSent, l.lostReattachSent} {
+		if !sent.IsZero() {
 			end = clock.Earlier(end, sent.Add(left-allowance(left)))
 		}
 	}
@@ -239,22 +323,34 @@ func (l *lease) before(allowance func(time.Duration) time.Duration) time.Time {
 }
 
 // beatEvery returns how often a write has to confirm a retained session's lease: every fifth of the
-// timeout, and more often if two ticks are much of it, so that the rest after the slack lasts for
-// three.
-func (l *lease) beatEvery() time.Duration { return min(l.timeout/5, (l.timeout-l.slack)/3) }
+// timeout. It is more often if two ticks are much of the timeout, so that what is left behind
+// requestToWrite lasts for three writes.
+func (l *lease) beatEvery() time.Duration {
+	return min(l.timeout/5, (l.timeout-l.requestToWrite)/3)
+}
 
 // Healthy returns the least of the confirmed lease of a retained session that is left when all goes
 // well, which is just before a heartbeat is answered: for a session timeout and the servers' tick.
 func Healthy(timeout, tick time.Duration) time.Duration {
-	l := lease{timeout: timeout, slack: min(2*tick, timeout/2)}
-	return l.steady() + allowances(timeout) - drift(timeout)
+	l := lease{timeout: timeout, requestToWrite: min(2*tick, timeout/2)}
+	return l.healthyRest() + allowances(timeout) - clockAllowance(timeout)
 }
 
-// steady returns how much lease a retained session has left just before a heartbeat is answered,
-// when all goes well.
-func (l *lease) steady() time.Duration {
-	return l.timeout - l.slack - l.slack/mergePart - l.timeout/retainedPingPart - l.beatEvery() - allowances(l.timeout)
+// healthyRest returns how much lease a retained session has left just before a heartbeat is
+// answered, when all goes well. The lease is a timeout from a request that the heartbeat before has
+// confirmed. The age of that request is then
+//
+//   - the time since the heartbeat before, beatEvery;
+//   - requestToWrite, which it was older than that heartbeat;
+//   - up to a ping's interval, since requests are that far apart;
+//   - up to requestToWrite/mergeDivisor, since acknowledgements are merged.
+//
+// With a timeout of 10 s and ticks of 2 s it is 2 + 4 + 0.5 + 0.25 s. The allowances are 1.1 s, so
+// 2.15 s are left.
+func (l *lease) healthyRest() time.Duration {
+	age := l.beatEvery() + l.requestToWrite + l.timeout/retainedPingDivisor + l.requestToWrite/mergeDivisor
+	return l.timeout - age - allowances(l.timeout)
 }
 
-// thin returns the rest of a lease below which heartbeats become more frequent.
-func (l *lease) thin() time.Duration { return (l.timeout - l.slack) / 4 }
+// lowWater returns the rest of a lease below which heartbeats become more frequent.
+func (l *lease) lowWater() time.Duration { return (l.timeout - l.requestToWrite) / 4 }

@@ -16,7 +16,7 @@ import (
 // sessions, and ordered streams between them. The server answers pings by itself. Every half tick the leader asks it to report
 // the sessions that it has heard from; an observer behind another observer reports to that one, which passes the report on when
 // it is asked itself. The server may be cut off from the leader at any time. The model shares nothing with package session: no
-// driver, no marks, only what each party knows and when.
+// driver, no spans, only what each party knows and when.
 //
 // A session may be local, known only to its server, until the first write makes it global. A server to which the client
 // reconnects may grant a shorter timeout, and its answer may be lost. The leader may stall.
@@ -241,9 +241,9 @@ func (w *world) deliver(link int) {
 			if w.link != link {
 				return
 			}
-			before := w.lease.Confirmed()
+			before := w.lease.ConfirmedUntil()
 			w.lease.Ack(r.sent, w.clientNow(), r.leader)
-			w.advanced = w.advanced || w.lease.Confirmed().After(before)
+			w.advanced = w.advanced || w.lease.ConfirmedUntil().After(before)
 		})
 	}
 }
@@ -320,13 +320,13 @@ func (w *world) check() error {
 		return fmt.Errorf("at %v the lease is said to be safe for %v "+
 			"after the leader ends the session, at %v", w.now, safe.Sub(expiry), w.expiry)
 	}
-	if n := w.lease.Marks(); n > lease.MaxMarks {
-		return fmt.Errorf("%d marks", n)
+	if n := w.lease.Spans(); n > lease.MaxSpans {
+		return fmt.Errorf("%d spans", n)
 	}
 	if w.local {
 		return nil // it protects nothing yet
 	}
-	w.unsafe = w.unsafe || w.lease.Acked().After(w.clientAt(w.expiry+w.timeout/10))
+	w.unsafe = w.unsafe || w.lease.AnsweredUntil().After(w.clientAt(w.expiry+w.timeout/10))
 	return nil
 }
 

@@ -38,8 +38,8 @@ func TestAnAcknowledgementCountsOnceALaterRoundTripThroughTheLeaderHas(t *testin
 		"the latest that is old enough":    {[]acked{{1, 1.1, false}, {2, 2.1, false}, {3, 3.1, false}, {4.5, 4.6, true}}, 14.5, 12},
 		"a ping after the sync waits":      {[]acked{{1, 1.1, false}, {4, 4.1, true}, {6, 6.1, false}}, 16, 11},
 		"and is confirmed by the next":     {[]acked{{1, 1.1, false}, {4, 4.1, true}, {6, 6.1, false}, {9, 9.1, true}}, 19, 16},
-		"merged marks: the later arrival":  {[]acked{{1, 1.1, false}, {1.1, 1.2, false}, {3.05, 3.25, true}}, 13.05, 10},
-		"merged marks: the later sending":  {[]acked{{1, 1.1, false}, {1.1, 1.2, false}, {3.2, 3.35, true}}, 13.2, 11.1},
+		"merged spans: the later arrival":  {[]acked{{1, 1.1, false}, {1.1, 1.2, false}, {3.05, 3.25, true}}, 13.05, 10},
+		"merged spans: the later sending":  {[]acked{{1, 1.1, false}, {1.1, 1.2, false}, {3.2, 3.35, true}}, 13.2, 11.1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var l lease.Lease
@@ -47,8 +47,8 @@ func TestAnAcknowledgementCountsOnceALaterRoundTripThroughTheLeaderHas(t *testin
 			for _, a := range c.acks {
 				l.Ack(at(a.sent), at(a.at), a.leader)
 			}
-			require.Equal(t, at(c.acked), l.Acked(), "acknowledged")
-			require.Equal(t, at(c.confirmed), l.Confirmed(), "confirmed")
+			require.Equal(t, at(c.acked), l.AnsweredUntil(), "acknowledged")
+			require.Equal(t, at(c.confirmed), l.ConfirmedUntil(), "confirmed")
 			require.Equal(t, at(c.confirmed-0.2), l.SafeUntil(), "a fiftieth of the timeout is kept for drift")
 			require.Equal(t, at(c.confirmed-1.1), l.End(true), "a holder's work has a twentieth to stop in, and hears of that a twenty-fifth earlier")
 			require.Equal(t, at(c.acked-0.2), l.End(false), "who holds nothing goes by plain acknowledgements")
@@ -59,14 +59,14 @@ func TestAnAcknowledgementCountsOnceALaterRoundTripThroughTheLeaderHas(t *testin
 func TestAHandshakeIsConfirmedByTheNextWriteAndForgetsTheOldServersAcknowledgements(t *testing.T) {
 	var l lease.Lease
 	l.Begin(at(0), 10*time.Second, time.Second)
-	require.Equal(t, at(10), l.Confirmed(), "a new session is made by a write")
+	require.Equal(t, at(10), l.ConfirmedUntil(), "a new session is made by a write")
 	l.Ack(at(4), at(4.1), false)
 	l.Resume(at(5), at(5.1), 10*time.Second, time.Second)
-	require.Equal(t, at(10), l.Confirmed(), "the leader that validated it may have been replaced")
-	require.Equal(t, at(15), l.Acked())
-	require.Equal(t, 1, l.Marks(), "the old server's report may never arrive")
+	require.Equal(t, at(10), l.ConfirmedUntil(), "the leader that validated it may have been replaced")
+	require.Equal(t, at(15), l.AnsweredUntil())
+	require.Equal(t, 1, l.Spans(), "the old server's report may never arrive")
 	l.Ack(at(5.2), at(5.3), true)
-	require.Equal(t, at(15), l.Confirmed(), "without slack: the leader itself had been told")
+	require.Equal(t, at(15), l.ConfirmedUntil(), "at once: the leader itself had been told")
 }
 
 func TestAShortTimeoutProvesAShorterTick(t *testing.T) {
@@ -74,9 +74,9 @@ func TestAShortTimeoutProvesAShorterTick(t *testing.T) {
 	l.Begin(at(0), time.Second, 2*time.Second)
 	l.Ack(at(0.1), at(0.2), false)
 	l.Ack(at(0.69), at(0.7), true)
-	require.Equal(t, at(1), l.Confirmed(), "half the timeout has not passed since the reply")
+	require.Equal(t, at(1), l.ConfirmedUntil(), "half the timeout has not passed since the reply")
 	l.Ack(at(0.8), at(0.9), true)
-	require.Equal(t, at(1.1), l.Confirmed())
+	require.Equal(t, at(1.1), l.ConfirmedUntil())
 }
 
 func TestMemoryOfALeaseIsBoundedAndItStillConfirmsSomethingRecent(t *testing.T) {
@@ -92,15 +92,15 @@ func TestMemoryOfALeaseIsBoundedAndItStillConfirmsSomethingRecent(t *testing.T) 
 			for n := 0; now.Before(at(3600)) && n < 50_000; n++ { // an hour, or many replies, without confirmation by the leader
 				now = now.Add(every)
 				l.Ack(now.Add(-time.Millisecond), now, false)
-				if l.Marks() > lease.MaxMarks {
-					require.FailNow(t, "grows", "%d marks", l.Marks())
+				if l.Spans() > lease.MaxSpans {
+					require.FailNow(t, "grows", "%d spans", l.Spans())
 				}
 			}
-			require.Equal(t, at(10), l.Confirmed())
+			require.Equal(t, at(10), l.ConfirmedUntil())
 			l.Ack(now, now.Add(time.Millisecond), true)
-			// A confirmation counts for the last reply before the tick; merged marks count as their latest.
+			// A confirmation counts for the last reply before the tick; merged spans count as their latest.
 			oldest := now.Add(-2*tick - every - tick/8)
-			require.False(t, l.Confirmed().Before(oldest.Add(timeout)), "%v", l.Confirmed().Sub(now))
+			require.False(t, l.ConfirmedUntil().Before(oldest.Add(timeout)), "%v", l.ConfirmedUntil().Sub(now))
 		})
 	}
 }
