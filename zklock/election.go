@@ -108,29 +108,29 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 	for isFirst := true; ; isFirst = false {
 		asked := time.Now()
 		_, term, err := e.Campaign(ctx, value)
-		if err != nil {
-			// A neighbour's znode that blocks the first campaign is probably a mistake, so the
-			// caller should hear of it.
-			waited := time.Since(asked) > queue.WatchAfter
-			passes := errors.Is(err, queue.ErrNeighbour) && (!isFirst || waited)
-			if err := e.campaignFailed(ctx, err, passes); err != nil {
+		if err == nil {
+			again, err := e.leadOnce(ctx, term, lead)
+			if !again {
 				return err
 			}
 			continue
 		}
-		again, err := e.leadOnce(ctx, term, lead)
-		if !again {
+		// A neighbour's znode that blocks the first campaign from its beginning is probably a
+		// mistake, so the caller should hear of it. One that has come later will go again.
+		cameLater := !isFirst || time.Since(asked) > queue.WatchAfter
+		willPass := errors.Is(err, queue.ErrNeighbour) && cameLater
+		if err := e.campaignFailed(ctx, err, willPass); err != nil {
 			return err
 		}
 	}
 }
 
 // campaignFailed returns the error with which Run ends after a campaign failed with err. If another
-// campaign may succeed, it returns nil, a second later. passes says that the reason of err will
+// campaign may succeed, it returns nil, a second later. willPass says that the reason of err will
 // pass, although err looks hopeless.
-func (e *Election) campaignFailed(ctx context.Context, err error, passes bool) error {
+func (e *Election) campaignFailed(ctx context.Context, err error, willPass bool) error {
 	switch {
-	case hopeless(err) && !passes:
+	case hopeless(err) && !willPass:
 		return err
 	case ctx.Err() != nil:
 		return e.fail("run", e.c.ended(ctx, err))
@@ -146,26 +146,20 @@ func (e *Election) campaignFailed(ctx context.Context, err error, passes bool) e
 func (e *Election) leadOnce(
 	ctx context.Context, term *Hold, lead func(context.Context, *Hold) error,
 ) (again bool, err error) {
-	var leadErr, cause error // cause: of the term's end, if it ended before lead returned
+	var leadErr error
+	var endedBy error // the cause of the term's end, if it ended before lead returned
 	began := time.Now()
 	err = term.do(ctx, func(work context.Context) error {
-		succeeded := false
-		defer func() { // also if lead panics
-			if !succeeded {
-				term.termFailed()
-			}
-		}()
-		leadErr = lead(work, term)
-		succeeded = leadErr == nil || isOnlyEnd(leadErr) || ctx.Err() != nil // it was told to leave
-		cause = term.Err()
+		leadErr = callLead(ctx, work, term, lead)
+		endedBy = term.Err()
 		return leadErr
 	})
 	switch {
-	case cause == nil:
+	case endedBy == nil:
 		return false, err
-	case errors.Is(cause, ErrUnlocked): // lead resigned by itself
+	case errors.Is(endedBy, ErrUnlocked): // lead has resigned by itself
 		return false, leadErr
-	case ctx.Err() != nil, errors.Is(cause, ErrClosed):
+	case ctx.Err() != nil, errors.Is(endedBy, ErrClosed):
 		return false, e.fail("run", e.c.ended(ctx, err))
 	}
 	if leadErr != nil && !isOnlyEnd(leadErr) {
@@ -178,6 +172,23 @@ func (e *Election) leadOnce(
 	return true, nil
 }
 
+// callLead calls lead, and returns its error. The term has failed if lead panics, or returns an error
+// although nobody has told it to leave.
+func callLead(
+	ctx, work context.Context, term *Hold, lead func(context.Context, *Hold) error,
+) error {
+	hasFailed := true
+	defer func() {
+		if hasFailed {
+			term.termFailed()
+		}
+	}()
+	err := lead(work, term)
+	wasTold := ctx.Err() != nil || isOnlyEnd(err)
+	hasFailed = err != nil && !wasTold
+	return err
+}
+
 // termFailed says that what the leader does under h has failed: see queue.Ticket.TermFailed.
 func (h *Hold) termFailed() {
 	if t, ok := h.a.ticket.(*queue.Ticket); ok {
@@ -185,8 +196,8 @@ func (h *Hold) termFailed() {
 	}
 }
 
-// isOnlyEnd reports whether err, which lead returned after its term was lost, is no more than the
-// end of its context. One of several joined errors may be more.
+// isOnlyEnd reports whether err, which lead has returned, is no more than the end of its context, or
+// of its term. One of several joined errors may be more.
 func isOnlyEnd(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the join itself
 		return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !isOnlyEnd(one) })

@@ -18,9 +18,12 @@ import (
 // time, and the bytes of a batch are bounded.
 
 const (
-	batchBytes    = 1 << 20 // of a batch's requests and expected replies: 600 KB/s carry it in two seconds
+	// batchBytes bounds a batch's requests and expected replies: 600 KB/s carry it in two seconds.
+	batchBytes    = 1 << 20
 	batchRequests = 128
-	statBytes     = 100 // about the length of a reply to exists, and of a reply to get without the data
+
+	// statBytes is about the length of a reply to exists, and of a reply to get without the data.
+	statBytes = 100
 )
 
 // Node is a child as StatsBelow or ReadBelow found it.
@@ -39,11 +42,18 @@ func (s *Session) StatsBelow(ctx context.Context, dir string, names []string) ([
 		return nil, err
 	}
 	nodes := make([]Node, len(names))
-	err := readMany(ctx, s, dir, names, make([]int, len(names)), s.exists, func(i int, stat zk.Stat, err error) bool {
-		nodes[i].Stat, nodes[i].Err = stat, err
-		return true
-	})
-	if err != nil {
+	reads := manyReads[zk.Stat]{
+		s:     s,
+		dir:   dir,
+		names: names,
+		sizes: make([]int, len(names)),
+		ask:   s.exists,
+		take: func(i int, stat zk.Stat, err error) bool {
+			nodes[i].Stat, nodes[i].Err = stat, err
+			return true
+		},
+	}
+	if err := reads.run(ctx); err != nil {
 		return nil, err
 	}
 	return nodes, nil
@@ -53,86 +63,126 @@ func (s *Session) StatsBelow(ctx context.Context, dir string, names []string) ([
 // true. want is called once for each child that exists, in order, and again for a child whose data
 // have grown since: if it then returns false, the data are left out. Otherwise it is like
 // StatsBelow, with two round trips instead of one.
-func (s *Session) ReadBelow(ctx context.Context, dir string, names []string, want func(zk.Stat) bool) ([]Node, error) {
+func (s *Session) ReadBelow(
+	ctx context.Context, dir string, names []string, want func(zk.Stat) bool,
+) ([]Node, error) {
 	nodes, err := s.StatsBelow(ctx, dir, names)
 	if err != nil {
 		return nil, err
 	}
-	var wanted []string
-	var at, sizes []int
-	for i, n := range nodes {
+	var wanted []*Node
+	reads := manyReads[Data]{s: s, dir: dir, ask: s.get}
+	for i := range nodes {
+		n := &nodes[i]
 		if n.Err == nil && want(n.Stat) {
-			wanted, at, sizes = append(wanted, names[i]), append(at, i), append(sizes, int(n.Stat.DataLength))
+			wanted = append(wanted, n)
+			reads.names = append(reads.names, names[i])
+			reads.sizes = append(reads.sizes, int(n.Stat.DataLength))
 		}
 	}
-	err = readMany(ctx, s, dir, wanted, sizes, s.get, func(k int, d Data, err error) bool {
-		n := &nodes[at[k]]
-		if n.Err = err; err != nil {
+	reads.take = func(i int, d Data, err error) bool {
+		n := wanted[i]
+		n.Err = err
+		if err != nil {
 			return true
 		}
+		hasGrown := len(d.Bytes) > int(n.Stat.DataLength)
 		n.Stat = d.Stat
-		if len(d.Bytes) > sizes[k] && !want(d.Stat) {
+		if hasGrown && !want(d.Stat) {
 			return false
 		}
 		n.Data = d.Bytes
 		return true
-	})
-	if err != nil {
+	}
+	if err := reads.run(ctx); err != nil {
 		return nil, err
 	}
 	return nodes, nil
 }
 
-var errOthersRead = errors.New("waiting for other reads of many znodes")
+// manyReads reads children of dir.
+type manyReads[T any] struct {
+	s     *Session
+	dir   string
+	names []string
+	sizes []int // the expected lengths of their data
+	ask   func(path string) *Result[T]
 
-// readMany reads dir's children names, and passes each answer to take; err is the server's refusal.
-// sizes are the expected lengths of the data. If take returns false, since a reply was longer than
-// it wants, the rest is read one at a time.
-func readMany[T any](ctx context.Context, s *Session, dir string, names []string, sizes []int,
-	ask func(path string) *Result[T], take func(i int, value T, err error) bool,
-) error {
-	most := batchRequests
-	for from := 0; from < len(names); {
-		var batch []*Result[T]
-		var requests []*pipeline.Request
-		for bytes := 0; from+len(batch) < len(names) && len(batch) < most; {
-			i := from + len(batch)
-			a := &Result[T]{}
-			path, err := pathBelow(dir, names[i])
-			if a.Err = err; err == nil {
-				a = ask(path)
-			}
-			bytes += 2*(len(s.cfg.chroot)+len(path)) + statBytes + sizes[i]
-			if bytes > batchBytes && len(batch) > 0 {
-				break
-			}
-			if batch = append(batch, a); a.r != nil {
-				requests = append(requests, a.r)
-			}
-		}
-		select { // one batch at a time
-		case s.looking <- struct{}{}:
-		case <-ctx.Done():
-			return &failure.OpError{Op: "read", Path: dir, Err: s.ended(ctx, errOthersRead)}
-		case <-s.ctx.Done():
-			return &failure.OpError{Op: "read", Path: dir, Err: s.ended(ctx, errOthersRead)}
-		}
-		err := s.run(ctx, requests...)
-		<-s.looking
-		if err != nil {
+	// take gets the server's answer for the child names[i]: its value, or why it was refused. It
+	// returns false if the value is longer than it wants. From then on the expected sizes are not
+	// trusted, and children are read one at a time.
+	take func(i int, value T, err error) bool
+
+	oneAtATime bool
+}
+
+func (m *manyReads[T]) run(ctx context.Context) error {
+	for from := 0; from < len(m.names); {
+		batch := m.nextBatch(from)
+		if err := m.send(ctx, batch); err != nil {
 			return err
 		}
-		for k, a := range batch {
-			if err := a.resolve(s, nil); errors.Is(err, failure.ErrGarbled) {
+		for i, a := range batch {
+			err := a.resolve(m.s, nil) // send has returned nil, so each request has a reply
+			if errors.Is(err, failure.ErrGarbled) {
 				return err
 			}
-			if !take(from+k, a.Value, a.Err) {
-				most = 1
+			if !m.take(from+i, a.Value, a.Err) {
+				m.oneAtATime = true
 			}
 		}
 		from += len(batch)
 	}
 	return nil
+}
+
+// nextBatch returns the reads of one batch, from names[from] on.
+func (m *manyReads[T]) nextBatch(from int) (batch []*Result[T]) {
+	most := batchRequests
+	if m.oneAtATime {
+		most = 1
+	}
+	bytes := 0
+	for i := from; i < len(m.names) && len(batch) < most; i++ {
+		path, err := pathBelow(m.dir, m.names[i])
+		fullPath := len(m.s.cfg.chroot) + len(path)
+		bytes += 2*fullPath + statBytes + m.sizes[i]
+		if bytes > batchBytes && len(batch) > 0 {
+			break
+		}
+		if err != nil {
+			batch = append(batch, &Result[T]{Err: err})
+			continue
+		}
+		batch = append(batch, m.ask(path))
+	}
+	return batch
+}
+
+var errOthersRead = errors.New("waiting for other reads of many znodes")
+
+// send sends the requests of a batch, and waits for the replies, while no other batch of the session
+// is under way.
+func (m *manyReads[T]) send(ctx context.Context, batch []*Result[T]) error {
+	var requests []*pipeline.Request
+	for _, a := range batch {
+		if a.r != nil {
+			requests = append(requests, a.r)
+		}
+	}
+	select {
+	case m.s.looking <- struct{}{}:
+	case <-ctx.Done():
+		return m.ended(ctx)
+	case <-m.s.ctx.Done():
+		return m.ended(ctx)
+	}
+	defer func() { <-m.s.looking }()
+	return m.s.run(ctx, requests...)
+}
+
+func (m *manyReads[T]) ended(ctx context.Context) error {
+	return &failure.OpError{Op: "read", Path: m.dir, Err: m.s.ended(ctx, errOthersRead)}
 }
 
 // pathBelow returns the path of dir's child name. It refuses a name that would lead to another

@@ -32,20 +32,23 @@ func (c *connection) Beat() time.Duration {
 	if c.beatDueLocked(now) <= 0 {
 		c.Enqueue(c.beatLocked(now))
 	}
-	next, renew := c.beatDueLocked(now), s.lease.NeedsNewConn(now, c.upAt, c.upAt.Sub(c.began))
+	nextBeat := c.beatDueLocked(now)
+	needsNewConn := s.lease.NeedsNewConn(now, c.upAt, c.upAt.Sub(c.began))
 	s.mu.Unlock()
 	unsent, unheard := c.Quiet(now)
 	limit := c.Patience()
 	switch {
-	case renew:
-		c.Fail(errThin)
+	case needsNewConn:
+		c.Fail(errSlowWrites)
 	case unheard >= limit:
 		c.Fail(fmt.Errorf("%w within %v", link.ErrSilent, limit))
-	case unsent >= every: // also while a reply is due: the server has to hear of us, however long the reply takes
+	case unsent >= every:
+		// Also while a reply is due: the server has to hear of us, however long the reply takes.
 		c.Enqueue(pipeline.Ping())
 		unsent = 0
 	}
-	return min(wait, limit-unheard, max(next, 0), every-unsent) + time.Millisecond
+	next := min(wait, limit-unheard, max(nextBeat, 0), every-unsent)
+	return next + time.Millisecond // so that what is due then is certainly due
 }
 
 func (c *connection) Patience() time.Duration {
@@ -54,7 +57,7 @@ func (c *connection) Patience() time.Duration {
 	return c.s.lease.Patience()
 }
 
-var errThin = errors.New("writes take too long to confirm the lease on one connection")
+var errSlowWrites = errors.New("writes take too long to confirm the lease on one connection")
 
 // beatLocked returns the next heartbeat. toCheck is not empty.
 func (c *connection) beatLocked(now time.Time) *pipeline.Request {
@@ -77,7 +80,7 @@ func (c *connection) beatLocked(now time.Time) *pipeline.Request {
 }
 
 // beatDueLocked returns the time until the next heartbeat on c is due. If toCheck is empty, none
-// ever is: the loss of all that was held has been reported.
+// ever is: nothing is retained, or heartbeats have found all of it missing.
 func (c *connection) beatDueLocked(now time.Time) time.Duration {
 	if c.s.toCheck.Len() == 0 {
 		return math.MaxInt64
@@ -91,49 +94,79 @@ type Retention struct {
 	s *Session
 
 	// Guarded by Session.mu.
-	nodes     []string      // as the caller named them; not changed in place; nil: released
+	nodes     []string      // as the caller named them, not changed in place; nil after Release
 	next      int           // index in nodes of the znode that this retention's next heartbeat checks
 	place     *list.Element // in Session.toCheck
-	missing   string        // the znode that was found missing; "": none
+	missing   string        // the znode that was found missing, or ""
 	onMissing func(node string)
 }
 
-// Retain marks the session as protecting a lock: until Release its lease is confirmed through the
-// leader by heartbeats, each of which checks one of the znodes retained, and the session is over,
-// for its holders, when the confirmed lease is. Each lock releases only its own Retention; with a
-// counter, a second Release would end the protection of another lock.
+// Retain marks the session as protecting a lock. Until Release, heartbeats confirm its lease through
+// the leader, each of which checks one of the znodes retained. The session is over for its holders
+// when the confirmed lease ends. Each lock releases only its own Retention; with a counter, a second
+// Release would end the protection of another lock.
 //
 // nodes, one at least, are ephemeral znodes of the session, which exist only together: heartbeats
 // check them in turn. When Retain returns nil, SafeUntil is at least an eighth of the timeout
-// ahead. Mostly it is already, and nothing is sent; after a long time without a write it takes one
-// round trip to the leader. An error says that the session, or ctx, ended first, or that there is
-// no such znode (zk.ErrNoNode); then there is nothing to Release.
+// ahead. Usually it is that far ahead already, and nothing is sent. After a long time without a
+// write, Retain takes one round trip to the leader.
+//
+// An error says that the session, or ctx, ended first, or that there is no such znode
+// (zk.ErrNoNode). Then there is nothing to Release.
 func (s *Session) Retain(ctx context.Context, nodes ...string) (*Retention, error) {
-	for checked := false; ; checked = true {
-		if err := s.Err(); err != nil {
+	r, isRetained, err := s.tryRetain(nodes, false)
+	for !isRetained && err == nil {
+		if err = s.confirmLease(ctx, nodes[0]); err != nil {
 			return nil, err
 		}
-		now := s.clock.Now()
-		s.mu.Lock()
-		t := s.lease.Timeout()
-		if s.lease.EnoughToHold(now, checked) {
-			r := s.retainLocked(nodes)
-			s.mu.Unlock()
-			return r, nil
-		}
-		c, slow := s.conn, s.lease.WritesAreSlow()
-		s.mu.Unlock()
-		if checked && slow && c != nil {
-			c.Fail(errThin)
-		} else if checked { // too early: the follower needs time to report this session to the leader
-			if !s.rest(ctx, t/20) {
-				return nil, s.ended(ctx, errors.New("waiting for the leader to confirm the session"))
-			}
-		}
-		if _, err := one(ctx, s, s.check("heartbeat", nodes[0])); err != nil && !errors.Is(err, zk.ErrNoAuth) {
-			return nil, err
+		r, isRetained, err = s.tryRetain(nodes, true)
+		if !isRetained && err == nil {
+			err = s.awaitReport(ctx)
 		}
 	}
+	return r, err
+}
+
+// tryRetain is Retain without I/O. It retains nothing if too little of the lease is left for a hold
+// to begin. isConfirmed says that the leader has just confirmed the lease.
+func (s *Session) tryRetain(nodes []string, isConfirmed bool) (r *Retention, isRetained bool, err error) {
+	if err := s.Err(); err != nil {
+		return nil, false, err
+	}
+	now := s.clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.lease.EnoughToHold(now, isConfirmed) {
+		return nil, false, nil
+	}
+	return s.retainLocked(nodes), true, nil
+}
+
+// confirmLease has the leader confirm the lease, by a check of node.
+func (s *Session) confirmLease(ctx context.Context, node string) error {
+	_, err := one(ctx, s, s.check("heartbeat", node))
+	if errors.Is(err, zk.ErrNoAuth) {
+		return nil // a refusal confirms the lease too: see check
+	}
+	return err
+}
+
+// awaitReport follows a write that has not confirmed enough of the lease. If writes are slow, it
+// gives up the conn, since a handshake is confirmed by the next write. Otherwise the follower needs
+// time to report this session to the leader, before another write confirms more.
+func (s *Session) awaitReport(ctx context.Context) error {
+	s.mu.Lock()
+	c, areSlow := s.conn, s.lease.WritesAreSlow()
+	pause := s.lease.Timeout() / 20
+	s.mu.Unlock()
+	if areSlow && c != nil {
+		c.Fail(errSlowWrites)
+		return nil
+	}
+	if !s.rest(ctx, pause) {
+		return s.ended(ctx, errors.New("waiting for the leader to confirm the session"))
+	}
+	return nil
 }
 
 func (s *Session) retainLocked(nodes []string) *Retention {

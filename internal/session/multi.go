@@ -28,7 +28,7 @@ type Transaction struct {
 	Zxid      int64              // the czxid of every znode that was made; 0 if nothing was done
 }
 
-// multi encodes a multi; one without operations does nothing, and is not sent.
+// multi encodes a multi. One without operations does nothing, and is not sent.
 func (s *Session) multi(ops []Op) *Result[Transaction] {
 	if len(ops) == 0 {
 		return &Result[Transaction]{}
@@ -53,38 +53,64 @@ func (s *Session) transaction(r *pipeline.Request) *Result[Transaction] {
 	}}
 }
 
+// decodeTransaction reads the reply to a multi. A refusal is the error of the operation that has
+// failed. A reply that is none to this multi matches failure.ErrGarbled.
 func (s *Session) decodeTransaction(r *pipeline.Request) (Transaction, error) {
 	d := &wire.Decoder{B: r.Body}
 	resps, codes := s.decodeMulti(d, len(r.Touches))
-	failed := -1
-	for i, code := range codes {
-		// Operations before the failed one are "rolled back" (0 on the wire), those behind it have
-		// "runtime inconsistency".
-		if code != wire.CodeOK && (failed < 0 || codes[failed] == wire.CodeInconsistent) {
-			failed = i
-		}
+	isRefused := r.Header.Code != wire.CodeOK
+	if d.Err != nil && isRefused {
+		return Transaction{}, r.Result(d) // as a whole, with no results of the operations
 	}
-	switch {
-	case d.Err != nil && r.Header.Code != wire.CodeOK: // refused as a whole, with no results of the operations
-		return Transaction{}, r.Result(d)
-	case d.Err != nil || len(resps) != len(r.Touches):
+	if d.Err != nil || len(resps) != len(r.Touches) {
 		return Transaction{}, r.Garbled(wire.ErrShort)
-	case failed < 0 && r.Header.Code != wire.CodeOK:
-		return Transaction{}, r.Garbled(fmt.Errorf("refused (%w), and every operation done", failure.Of(r.Header.Code)))
-	case failed >= 0:
-		code, path := codes[failed], r.Touches[failed].Path
-		// If an earlier operation is about path, it may have deleted the znode.
-		if code == wire.CodeNoNode && !slices.ContainsFunc(r.Touches[:failed], func(t pipeline.Touch) bool { return t.Path == path }) {
-			s.ephemerals.Gone(path, r.Header.Zxid, true)
+	}
+	failed, hasFailed := failedOperation(codes)
+	if hasFailed {
+		path, code := r.Touches[failed].Path, codes[failed]
+		if code == wire.CodeNoNode {
+			s.noteGone(r, failed)
 		}
 		return Transaction{Responses: resps}, r.Refused(path, code)
 	}
+	if isRefused {
+		return Transaction{}, r.Garbled(
+			fmt.Errorf("refused (%w), and every operation done", failure.Of(r.Header.Code)))
+	}
 	for i, resp := range resps {
-		if resp.String != "" && !mayHaveMade(r.Touches[i].Path, resp.String) { // only creates answer with a path
+		isCreate := resp.String != "" // only creates answer with a path
+		if isCreate && !mayHaveMade(r.Touches[i].Path, resp.String) {
 			return Transaction{}, r.Garbled(errOtherPath)
 		}
 	}
 	return Transaction{resps, r.Header.Zxid}, nil
+}
+
+// failedOperation returns which operation has failed, by the codes of all. Those before it are
+// "rolled back", which is 0 on the wire, and those behind it have "runtime inconsistency". If all
+// that failed have that, it is the last of them.
+func failedOperation(codes []int32) (failed int, hasFailed bool) {
+	for i, code := range codes {
+		if code == wire.CodeOK {
+			continue
+		}
+		failed, hasFailed = i, true
+		if code != wire.CodeInconsistent {
+			break
+		}
+	}
+	return failed, hasFailed
+}
+
+// noteGone notes that the znode of an operation does not exist, unless an earlier operation of the
+// same multi is about it too: that one may have deleted it, and was rolled back.
+func (s *Session) noteGone(r *pipeline.Request, failed int) {
+	path := r.Touches[failed].Path
+	isPath := func(t pipeline.Touch) bool { return t.Path == path }
+	if !slices.ContainsFunc(r.Touches[:failed], isPath) {
+		const written = true // the leader says so in answer to a write
+		s.ephemerals.Gone(path, r.Header.Zxid, written)
+	}
 }
 
 // appendOp encodes an operation of a multi.
@@ -95,14 +121,17 @@ func (s *Session) appendOp(r *pipeline.Request, op Op) error {
 		appendCreate(r, s.cfg.join(o.Path), o.Path, o.Data, o.Mode, o.ACL)
 		return checkCreate(o.Path, o.Mode)
 	case OpSet:
-		r.Frame = wire.AppendInt(wire.AppendBytes(s.beginOp(r, wire.OpSetData, o.Path, pipeline.NoEffect), o.Data), o.Version)
+		b := s.beginOp(r, wire.OpSetData, o.Path, pipeline.NoEffect)
+		r.Frame = wire.AppendInt(wire.AppendBytes(b, o.Data), o.Version)
 		return CheckPath(o.Path)
 	case OpDelete:
-		does := pipeline.Deletes
-		if made := slices.Index(r.Touches, pipeline.Touch{Path: o.Path, Effect: pipeline.Makes}); made >= 0 { // it does not outlast the transaction
-			r.Touches[made].Effect, does = pipeline.MakesForNow, pipeline.NoEffect
+		effect := pipeline.Deletes
+		made := slices.Index(r.Touches, pipeline.Touch{Path: o.Path, Effect: pipeline.Makes})
+		if made >= 0 { // the znode does not outlast the transaction
+			r.Touches[made].Effect = pipeline.MakesForNow
+			effect = pipeline.NoEffect
 		}
-		r.Frame = wire.AppendInt(s.beginOp(r, wire.OpDelete, o.Path, does), o.Version)
+		r.Frame = wire.AppendInt(s.beginOp(r, wire.OpDelete, o.Path, effect), o.Version)
 		return CheckPath(o.Path)
 	case OpCheck:
 		r.Frame = wire.AppendInt(s.beginOp(r, wire.OpCheck, o.Path, pipeline.NoEffect), o.Version)
@@ -156,10 +185,10 @@ func (s *Session) check(name, node string) *Result[Transaction] {
 // been deposed, and does not know it, answers a Sync. A refusal by the leader is such an answer,
 // too.
 func (s *Session) Settle(ctx context.Context, path string) error {
-	err := checkNamed(path)
-	if err == nil {
-		_, err = one(ctx, s, s.check("settle", path))
+	if err := checkNamed(path); err != nil {
+		return err
 	}
+	_, err := one(ctx, s, s.check("settle", path))
 	if failure.IsOne(err, zk.ErrNoNode, zk.ErrNoAuth) {
 		return nil
 	}

@@ -18,14 +18,17 @@ type Auth struct {
 	Credential []byte
 }
 
-var errNoSASL = errors.New("the server has no SASL: its JAAS configuration has no section Server, or it is no ZooKeeper that speaks it")
+var errNoSASL = errors.New("the server has no SASL: " +
+	"its JAAS configuration has no section Server, or it is no ZooKeeper that speaks it")
 
 // authenticate sends the credentials and waits for the verdict before any other request is sent:
 // the server answers credentials out of turn, and refuses requests that came before them.
 func (c *Conn) authenticate() error {
 	for _, a := range c.common.Auth {
 		r := pipeline.NewRequest(wire.OpAuth, "authenticate", a.Scheme)
-		r.Frame = wire.AppendBytes(wire.AppendString(wire.AppendInt(r.Frame, 0), a.Scheme), a.Credential)
+		r.Frame = wire.AppendInt(r.Frame, 0) // a type, which servers ignore
+		r.Frame = wire.AppendString(r.Frame, a.Scheme)
+		r.Frame = wire.AppendBytes(r.Frame, a.Credential)
 		if err := c.present(r, "scheme "+a.Scheme); err != nil {
 			return err
 		}
@@ -33,7 +36,8 @@ func (c *Conn) authenticate() error {
 	return c.negotiate()
 }
 
-// Source: ZooKeeperServer.processSasl, ZooKeeperSaslClient.
+// negotiate runs the SASL mechanism, if there is one. Source: ZooKeeperServer.processSasl,
+// ZooKeeperSaslClient.
 func (c *Conn) negotiate() error {
 	mechanism := c.common.SASL
 	if mechanism == nil {
@@ -41,30 +45,19 @@ func (c *Conn) negotiate() error {
 	}
 	ctx, cancel := context.WithTimeout(c.common.Life, c.limit)
 	defer cancel()
-	run := mechanism.Begin(c.Server)
+	negotiation := mechanism.Begin(c.Server)
 	var challenge []byte
 	for {
-		token, done, err := run.Step(ctx, challenge)
+		token, isDone, err := negotiation.Step(ctx, challenge)
 		if err != nil {
 			return fmt.Errorf("SASL %s: %w", mechanism.Name(), failure.Plain(err))
 		}
-		if done && token == nil {
+		if isDone && token == nil {
 			return nil
 		}
-		if token == nil {
-			token = []byte{} // servers accept no null token
-		}
-		r := pipeline.NewRequest(wire.OpSASL, "authenticate", mechanism.Name())
-		r.Frame = wire.AppendBytes(r.Frame, token)
-		if err := c.present(r, "SASL "+mechanism.Name()); err != nil {
+		challenge, err = c.presentToken(mechanism.Name(), token)
+		if err != nil || isDone {
 			return err
-		}
-		d := wire.Decoder{B: r.Body}
-		if challenge = d.Bytes(); d.Err != nil {
-			return fmt.Errorf("%w: reply to SASL: %w", failure.ErrGarbled, d.Err)
-		}
-		if done {
-			return nil
 		}
 		if challenge == nil {
 			return errNoSASL
@@ -72,8 +65,27 @@ func (c *Conn) negotiate() error {
 	}
 }
 
-// present sends credentials and waits for the verdict. A refusal ends the session, since every
-// server would refuse them. That holds for credentials that are the same on each connection.
+// presentToken sends a mechanism's token, and returns the server's next challenge, which is nil if
+// the server has no SASL.
+func (c *Conn) presentToken(mechanism string, token []byte) (challenge []byte, err error) {
+	if token == nil {
+		token = []byte{} // servers accept no null token
+	}
+	r := pipeline.NewRequest(wire.OpSASL, "authenticate", mechanism)
+	r.Frame = wire.AppendBytes(r.Frame, token)
+	if err := c.present(r, "SASL "+mechanism); err != nil {
+		return nil, err
+	}
+	d := wire.Decoder{B: r.Body}
+	challenge = d.Bytes()
+	if d.Err != nil {
+		return nil, fmt.Errorf("%w: reply to SASL: %w", failure.ErrGarbled, d.Err)
+	}
+	return challenge, nil
+}
+
+// present sends credentials and waits for the verdict. A refusal ends the session: every server
+// would refuse the same credentials, and a SASL token of the same login.
 func (c *Conn) present(r *pipeline.Request, what string) error {
 	if err := c.writeAlone(r); err != nil {
 		return err

@@ -20,10 +20,10 @@ import (
 // neither side grows with the number of past waits.
 //
 // The order of frames tells to which watch a notification belongs. Requests and replies of a conn
-// are strictly in order, and a reply's hook runs before the next frame is read: so a notification
+// are strictly in order, and a reply's hook runs before the next frame is read. So a notification
 // that is read before the reply to our request belongs to an earlier watch, and one that is read
-// after it to this one. One exception: of znodes that are already gone, the server notifies before
-// the reply to setWatches; see wakeLocked.
+// after it to this one. There is one exception: of a znode that is already gone, the server
+// notifies before its reply to setWatches (see wakeLocked).
 type Table struct {
 	juteMaxBuffer int
 	spawn         func(fn func()) bool // runs fn in a goroutine of the session
@@ -46,17 +46,26 @@ type watchKey struct {
 }
 
 // watched is one watch of the table, with the Watches that wait for it.
+//
+// It is armed when the server has answered the request that sets it, and stays so when the
+// connection is lost: the next server is asked to set it again. It leaves the table when it fires,
+// when it can't be set, and when no Watch waits for it any more.
 type watched struct {
 	watchKey
 	place   *list.Element // in Table.list
 	waiters []*Watch      // in the order in which they came
 	belief  belief
-	gone    bool          // believedPresent, and reported deleted before the reply
-	armed   bool          // the server has answered: exists and err are set
-	conn    uint64        // number of the conn on which the server answered
-	exists  bool          // the znode existed when the watch was set
-	err     error         // the watch can't be set
+	armed   bool
 	ready   chan struct{} // closed when armed; nil if no call waits for that
+
+	// Set when the watch is armed.
+	conn   uint64 // number of the conn on which the server answered
+	exists bool   // the znode existed when the watch was set
+	err    error  // why the watch can't be set
+
+	// gone is set if the znode was believed present, and does not exist: the server has reported
+	// its deletion before its reply, or says so in its reply.
+	gone bool
 }
 
 // belief is what the caller of a znode's first Watch last saw: whether the znode existed.
@@ -85,13 +94,14 @@ func (ws *Table) closeLocked(w *Watch) {
 	case w.t.armed:
 		ws.removeLocked(w.t)
 	case w.t.child, ws.conn == nil:
-		// The server has no watch; if it still answers a list with one, the list's hook removes it.
+		// The server has no watch. If it still answers a list with one, the list's hook removes it.
 		ws.dropLocked(w.t)
-	} // else its hook, or restore, drops it: no Watch waits
+	}
+	// Otherwise the hook of the request that sets it, or Restore, finds that no Watch waits.
 }
 
-// Add returns a Watch of path or, with child, of its children. It asks the server to watch it, if
-// it is new; but of children the caller does, with a list: see Listed.
+// Add returns a Watch of path or, with child, of its children. It asks the server to watch path, if
+// no other Watch does. To watch the children, the caller asks, with a list: see Listed.
 func (ws *Table) Add(path string, child bool) *Watch {
 	key := watchKey{path, child}
 	ws.mu.Lock()
@@ -103,8 +113,9 @@ func (ws *Table) Add(path string, child bool) *Watch {
 	return w
 }
 
-// enlistLocked adds a Watch that waits for key; the first one's belief counts. ask: the caller has
-// to ask the server; else it has been asked, or restore will ask it.
+// enlistLocked adds a Watch that waits for key. Of several Watches the first one's belief counts.
+// ask says that the caller has to ask the server: otherwise it has been asked, or Restore will ask
+// it.
 func (ws *Table) enlistLocked(key watchKey, b belief) (w *Watch, ask bool) {
 	t := ws.byPath[key]
 	if t == nil {
@@ -129,19 +140,23 @@ func (ws *Table) armLocked(t *watched) {
 	if t.child { // WatchChildren itself sends the list with the watch
 		return
 	}
-	r := pipeline.Unawaited(wire.OpExists, "watch", t.path,
-		wire.AppendBool(wire.AppendString(wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpExists), t.path), true))
+	frame := wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpExists)
+	frame = wire.AppendString(frame, t.path)
+	frame = wire.AppendBool(frame, true)
+	r := pipeline.Unawaited(wire.OpExists, "watch", t.path, frame)
 	c := ws.conn
 	r.Hook = func(code int32) {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
-		if ws.conn == c { // else the next conn has asked again, and its reply counts
+		if ws.conn == c { // otherwise the next conn has asked again, and its reply counts
 			ws.setLocked(t, code)
 		}
 	}
 	ws.conn.Enqueue(r)
 }
 
+// setLocked notes the code with which the server has answered the request that sets t, by exists or
+// setWatches, and does what follows from it.
 func (ws *Table) setLocked(t *watched, code int32) {
 	t.armed, t.conn = true, ws.conns
 	switch code {
@@ -160,7 +175,8 @@ func (ws *Table) setLocked(t *watched, code int32) {
 	switch {
 	case t.err != nil:
 		ws.dropLocked(t)
-		if !wire.Definite(code) {
+		mayBeSet := !wire.Definite(code)
+		if mayBeSet {
 			ws.takeAwayLocked(t.watchKey)
 		}
 	case t.gone:
@@ -181,7 +197,9 @@ func (w *Watch) Listed(code int32) {
 	current := ws.byPath[t.watchKey]
 	switch {
 	case code != wire.CodeOK: // the server has set nothing, and the call closes its Watch
-	case current == nil: // no Watch waits for it: an earlier one of the path has fired since we asked, or the call was given up
+	case current == nil:
+		// No Watch waits for it: an earlier watch of the path has fired since we asked, or the call
+		// was given up.
 		ws.takeAwayLocked(t.watchKey)
 	default:
 		current.armed, current.conn = true, ws.conns
@@ -194,19 +212,27 @@ func (ws *Table) removeLocked(t *watched) {
 	ws.takeAwayLocked(t.watchKey)
 }
 
+// The server's types of watches, as removeWatches names them.
+const (
+	childWatch int32 = 1 // set by getChildren
+	dataWatch  int32 = 2 // set by exists and getData
+)
+
+// takeAwayLocked has the server remove its watch. The answer does not matter: "no such watch" means
+// that it has just fired, and one that a busy server keeps goes with its znode, or with the
+// connection.
 func (ws *Table) takeAwayLocked(t watchKey) {
 	if ws.conn == nil {
 		return // the server forgot it with the connection
 	}
-	kind := int32(2) // the server's type of watch: set by exists and getData
+	kind := dataWatch
 	if t.child {
-		kind = 1 // by getChildren
+		kind = childWatch
 	}
-	r := pipeline.Unawaited(wire.OpRemoveWatches, "remove watch", t.path,
-		wire.AppendInt(wire.AppendString(wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpRemoveWatches), t.path), kind))
-	// "No such watch" means that it has just fired. One that a busy server keeps goes with its
-	// znode, or with the connection.
-	ws.conn.Enqueue(r)
+	frame := wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpRemoveWatches)
+	frame = wire.AppendString(frame, t.path)
+	frame = wire.AppendInt(frame, kind)
+	ws.conn.Enqueue(pipeline.Unawaited(wire.OpRemoveWatches, "remove watch", t.path, frame))
 }
 
 // Fire delivers a notification that c has read, of what happened at zxid. It returns false if c is
@@ -230,13 +256,20 @@ func (ws *Table) Fire(c *link.Conn, event zk.EventType, path string, zxid int64)
 	return true
 }
 
+// wakeLocked delivers an event to one watch. If the watch is not armed, the event belongs to an
+// earlier watch of the path, with one exception: setWatches, if it finds a znode gone, says so before
+// its reply. Then setLocked fires the watch, with that reply.
 func (ws *Table) wakeLocked(key watchKey, event zk.EventType, zxid int64) {
-	switch t := ws.byPath[key]; {
-	case t == nil: // its Watches were closed
-	case t.armed:
+	t := ws.byPath[key]
+	if t == nil {
+		return // its Watches were closed
+	}
+	if t.armed {
 		ws.fireLocked(t, event, zxid)
-	case t.belief == believedPresent && event == zk.EventNodeDeleted:
-		t.gone = true // setWatches found it gone and says so before its reply: setLocked fires the watch
+		return
+	}
+	if t.belief == believedPresent && event == zk.EventNodeDeleted {
+		t.gone = true
 	}
 }
 
@@ -286,15 +319,38 @@ func (ws *Table) Detach(c *link.Conn) {
 }
 
 // Restore asks the server of c, which is attached, for the watches of the table. Armed ones are set
-// again as of told, so that the server reports at once what has changed since; the others are asked
-// for anew. The newest come first, as WatchAll needs it. Each call makes one request, and more says
-// that another call is needed: in between, others can use the table. None is written before the
-// last call.
+// again as of told, so that the server reports at once what has changed since. The others are asked
+// for as if for the first time. The newest come first, as Watch.ExistedWhen needs it.
+//
+// Each call makes one request, and more says that another call is needed: in between, others can
+// use the table. The caller has the requests written after the last call.
 func (ws *Table) Restore(c *link.Conn) (more bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	var again, believed []*watched
-	for size := 0; ws.conn == c && ws.list.unasked != nil && size < setWatchesMax; {
+	if ws.conn != c {
+		return false
+	}
+	again, believed := ws.nextUnaskedLocked()
+	ws.asked += ws.setWatchesLocked(again, ws.told, func(_ []*watched, code int32) {
+		if code != wire.CodeOK { // no Watch would ever fire
+			c.Fail(fmt.Errorf("watches not restored: %w", failure.Of(code)))
+			return
+		}
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		if ws.conn == c {
+			ws.asked--
+		}
+	})
+	ws.armAllLocked(believed)
+	return ws.list.unasked != nil
+}
+
+// nextUnaskedLocked takes the next watches for which the server has not been asked, as many as fit
+// into a request. again are armed: they are set again. Of believed we know whether the znode
+// existed. Of the others nextUnaskedLocked disposes.
+func (ws *Table) nextUnaskedLocked() (again, believed []*watched) {
+	for size := 0; ws.list.unasked != nil && size < setWatchesMax; {
 		t := ws.list.next()
 		size += watchBytes + len(t.path)
 		switch {
@@ -311,43 +367,31 @@ func (ws *Table) Restore(c *link.Conn) (more bool) {
 			ws.armLocked(t)
 		}
 	}
-	if ws.conn != c {
-		return false
-	}
-	ws.asked += ws.setWatchesLocked(again, ws.told, func(_ []*watched, code int32) {
-		if code != wire.CodeOK { // else no Watch would ever fire
-			c.Fail(fmt.Errorf("watches not restored: %w", failure.Of(code)))
-			return
-		}
-		ws.mu.Lock()
-		defer ws.mu.Unlock()
-		if ws.conn == c {
-			ws.asked--
-		}
-	})
-	ws.armAllLocked(believed)
-	return ws.list.unasked != nil
+	return again, believed
 }
 
-// watchList lists the watches of the table, mostly the newest first, and knows which of them the
-// present server has been asked for. Its methods take constant time. Guarded by Table.mu.
+// watchList lists the watches of the table, and knows which of them the present server has been
+// asked for. Of those that it has not been asked for, the newest is the first. The methods of a
+// watchList take constant time. Table.mu guards it.
 type watchList struct {
 	all     list.List     // of *watched
-	unasked *list.Element // newest watch for which this server has not been asked, nor for any older one
+	unasked *list.Element // the server has not been asked for it, nor for any behind it; nil if there is none
 }
 
-// add enters t. detached: there is no server to ask. It returns whether the caller has to ask for t
-// now; else restore will.
-func (l *watchList) add(t *watched, detached bool) (ask bool) {
-	if l.unasked == nil {
-		t.place, ask = l.all.PushFront(t), !detached
-	} else {
+// add enters t. It returns whether the caller has to ask for t now: otherwise Restore will. It will
+// if there is no server (isDetached), or if it is at work.
+func (l *watchList) add(t *watched, isDetached bool) (ask bool) {
+	isRestoring := l.unasked != nil
+	if isRestoring {
 		t.place = l.all.InsertBefore(t, l.unasked)
+	} else {
+		t.place = l.all.PushFront(t)
 	}
-	if !ask {
+	if isRestoring || isDetached {
 		l.unasked = t.place
+		return false
 	}
-	return ask
+	return true
 }
 
 // next takes the next watch that restore asks for. There is one.
