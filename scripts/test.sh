@@ -27,7 +27,7 @@ TestARealServerTakesThePathsThatWeTake|TestAWriteOfAnEarlierConnectionAnswersNoR
 TestAStoppedRealServerKillsTheGroupInTime'
 
 packages=(./zklock ./internal/session/... ./recipe ./internal/queue ./zklock/... ./zktest/... ./cmd/zklock ./zklockvet ./examples/quickstart
-	./tests/layout ./internal/doctor ./internal/queuejson ./tests/locktest ./internal/text)
+	./tests/layout ./tests/adapters ./internal/doctor ./internal/queuejson ./tests/locktest ./internal/text)
 raced=(./zklock ./internal/session/... ./internal/queue)
 
 # go_test runs tests on the in-process server. They wait for much of their time, so more run at once than there are

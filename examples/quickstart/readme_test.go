@@ -193,7 +193,8 @@ func %s(ctx context.Context, servers string, client *zklock.Client, hold *zklock
 // A block is a program, a test, or the inside of a function. The insides are vetted, not run: they want a database, and
 // handlers.
 func TestEveryGoFragmentOfEveryPageCompiles(t *testing.T) {
-	ours, otels, whole := map[string]string{}, map[string]string{}, 0
+	ours, otels, adapters, whole := map[string]string{}, map[string]string{}, map[string]string{}, 0
+	adapted := regexp.MustCompile(`\b(lockfor|gocron|goose|migrations|provider|newScheduler|certmagic)\b`)
 	for _, page := range pages(t) {
 		for i, code := range goBlocks(t, page) {
 			name := fmt.Sprintf("Fragment%d_%s", i, strings.ReplaceAll(strings.TrimSuffix(filepath.Base(page), ".md"), "-", "_"))
@@ -202,6 +203,8 @@ func TestEveryGoFragmentOfEveryPageCompiles(t *testing.T) {
 				whole++
 			case strings.Contains(code, "otelzklock."):
 				otels[name+"_.go"] = fragment(name, code)
+			case adapted.MatchString(code):
+				adapters[name+"_.go"] = adapterFragment(name, code)
 			default:
 				ours[name+"_.go"] = fragment(name, code)
 			}
@@ -221,4 +224,45 @@ func TestEveryGoFragmentOfEveryPageCompiles(t *testing.T) {
 	}
 	goTool(t, ".", ours, "vet")
 	goTool(t, root+"/zklock/otelzklock", otels, "vet")
+	goTool(t, root+"/tests/adapters", adapters, "vet")
+}
+
+// adapterFragment is fragment for code that uses the libraries of tests/adapters.
+func adapterFragment(name, code string) string {
+	used := map[string]string{
+		"certmagic": "github.com/caddyserver/certmagic",
+		"gocron":    "github.com/go-co-op/gocron/v2",
+		"goose":     "github.com/pressly/goose/v3",
+		"lockfor":   "github.com/zklock/locker/zklock/lockfor",
+		"migrate":   "github.com/golang-migrate/migrate/v4",
+		"uuid":      "github.com/google/uuid",
+	}
+	// What the code assumes.
+	var given string
+	for variable, kind := range map[string][2]string{
+		"provider":     {"var provider *goose.Provider", "goose"},
+		"migrations":   {"var migrations *migrate.Migrate", "migrate"},
+		"scheduler":    {"var scheduler gocron.Scheduler", "gocron"},
+		"newScheduler": {"newScheduler := func() interface{ Start() error; Shutdown() } { return nil }", ""},
+	} {
+		isUsed := regexp.MustCompile(`\b` + variable + `[.(]`).MatchString(code)
+		isMade := regexp.MustCompile(`\b` + variable + `\b.*:=`).MatchString(code)
+		if isUsed && !isMade {
+			given += kind[0] + "\n"
+		}
+	}
+	made := regexp.MustCompile(`(?m)^(\w+)(, err)? := `).FindAllStringSubmatch(code, -1)
+	for _, m := range made {
+		code += "\t_ = " + m[1] + "\n"
+		if m[2] != "" {
+			code += "\t_ = err\n"
+		}
+	}
+	program := fragment(name, given+code)
+	for _, pkg := range slices.Sorted(maps.Keys(used)) {
+		if regexp.MustCompile(`\b` + pkg + `\.`).MatchString(program) {
+			program = strings.Replace(program, "import (\n", fmt.Sprintf("import (\n\t%q\n", used[pkg]), 1)
+		}
+	}
+	return program
 }
