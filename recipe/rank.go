@@ -106,9 +106,9 @@ func (n Name) goesBefore(own Name) bool {
 	return n.Rank > own.Rank || n.Rank == own.Rank && n.Since > 0 && n.Since < own.Arrival()
 }
 
-// Arrival is how many contenders had entered when this one first did, itself included. Near the
-// counter's end, where numbers do not tell that, all have the greatest int32: then equal ranks lead
-// in the order of their znodes.
+// Arrival returns how many contenders had entered when this one first did, itself included. Near
+// the counter's end, where numbers do not tell that, all have the greatest int32: then equal ranks
+// lead in the order of their znodes.
 func (n Name) Arrival() int {
 	switch {
 	case n.Since > 0:
