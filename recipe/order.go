@@ -93,7 +93,8 @@ type Verdict struct {
 	// Present reports whether our own znode is listed. If it is not, only OtherKinds is set, since
 	// no contender holds without a znode.
 	Present bool
-	// Holds reports that no contender is in our way. It is false while Unknown is not empty.
+	// Holds reports that no contender is in our way or, of a sized kind, that those before us leave
+	// us enough permits. It is false while Unknown is not empty.
 	Holds bool
 	// Unknown are the contenders, ours among them, whose czxids are needed. The verdict is not
 	// final until Decide is called with these.
@@ -116,12 +117,12 @@ type Verdict struct {
 	// Followed reports whether contenders are listed behind us, of a sized kind. They may have to
 	// be told that we hold.
 	Followed bool
-	// OtherKinds are contenders of other kinds of lock, which must not share the directory. It has
-	// at most maxOtherKinds of them.
+	// OtherKinds are contenders of other kinds of lock, which must not share the directory: at most
+	// 16 of them.
 	OtherKinds []string
 }
 
-const maxOtherKinds = 16
+const maxOtherKinds = 16 // in a Verdict
 
 // Decide decides, by a list of its directory, whether the contender own holds. It is a pure
 // function. It returns the zero Verdict if own is not a contender's name.
