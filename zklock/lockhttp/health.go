@@ -23,13 +23,12 @@ import (
 //
 // The answer is JSON:
 //
-//		{"status": "ready", "state": "connected", "session": "0x…", "server": "zk1:2181",
-//		 "timeout_seconds": 10, "lease_seconds": 6.5, "why": "…"}
+//	{"status": "ready", "state": "connected", "session": "0x…", "server": "zk1:2181",
+//	 "timeout_seconds": 10, "lease_seconds": 6.5, "why": "…"}
 //
-//	  - status is live, ready, not ready or closed.
-//	  - lease_seconds is the time in which the ensemble can't end the session by itself, at least 0.
-//	    It is not renewed while nothing is held.
-//	  - why is there when the session is over.
+// The status is live, ready, not ready or closed. lease_seconds is the time in which the ensemble
+// can't end the session by itself, at least 0. It is not renewed while nothing is held. why is
+// there when the session is over.
 //
 // The handler answers GET and HEAD, without I/O.
 func HealthHandler(c *zklock.Client) http.Handler {
