@@ -146,9 +146,8 @@ func Queue(ctx context.Context, c *zklock.Client, path string) iter.Seq2[Contend
 //   - zklock.ErrTooLarge;
 //   - the driver's, such as zk.ErrNoAuth;
 //   - ctx's.
-func ReadQueue(
-	ctx context.Context, c *zklock.Client, path string, from, limit int,
-) (QueuePage, error) {
+func ReadQueue(ctx context.Context, c *zklock.Client, path string,
+	from, limit int) (QueuePage, error) {
 	if from < 0 || limit < 0 {
 		err := fmt.Errorf("%w: from %d, limit %d: neither may be negative",
 			zklock.ErrInvalid, from, limit)

@@ -90,9 +90,8 @@ type Do func(ctx context.Context, work func(ctx context.Context) error) error
 //
 // The returned function may be called, and what it returns may serve, concurrently. Middleware
 // panics if wait is not positive.
-func Middleware(
-	wait time.Duration, lock func(*http.Request) (Do, error),
-) func(http.Handler) http.Handler {
+func Middleware(wait time.Duration,
+	lock func(*http.Request) (Do, error)) func(http.Handler) http.Handler {
 	if wait <= 0 {
 		panic(fmt.Sprintf("lockhttp: wait %v: is not positive", wait))
 	}
