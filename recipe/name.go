@@ -123,6 +123,6 @@ func numberOf(text string) (int32, bool) {
 	if len(text) == 11 { // only for a negative number of ten digits
 		return int32(v), text[0] == '-' && text[1] != '0'
 	}
-	negative := text[0] == '-' // and then it is not zero
-	return int32(v), negative == (v < 0)
+	negative := text[0] == '-'
+	return int32(v), negative == (v < 0) // a server never writes minus zero
 }
