@@ -111,12 +111,12 @@ func (s *search) walk(ctx context.Context, z *session.Session) ([]string, error)
 	level := []string{s.root}
 	for depth := 0; len(level) > 0; depth++ {
 		level = s.bounded(level, depth)
-		read, err := s.readLevel(ctx, z, level)
+		directories, err := s.readLevel(ctx, z, level)
 		if err != nil {
 			return nil, err
 		}
 		var next []string
-		for i, d := range read {
+		for i, d := range directories {
 			if d.isLock {
 				locks = append(locks, level[i])
 			}
@@ -153,18 +153,18 @@ type directory struct {
 func (s *search) readLevel(
 	ctx context.Context, z *session.Session, level []string,
 ) ([]directory, error) {
-	read := make([]directory, len(level))
+	all := make([]directory, len(level))
 	err := each(level, func(i int, dir string) error {
 		var err error
-		read[i], err = s.readDirectory(ctx, z, dir)
+		all[i], err = s.readDirectory(ctx, z, dir)
 		return err
 	})
-	for _, d := range read {
+	for _, d := range all {
 		if d.hidden {
 			s.found.Hidden++
 		}
 	}
-	return read, err
+	return all, err
 }
 
 // readDirectory lists dir. Except root, it may be unreadable: then there is nothing in it.

@@ -227,13 +227,13 @@ func readContenders(
 	if err != nil {
 		return nil, err
 	}
-	var read []Contender
+	var contenders []Contender
 	for i, n := range nodes {
 		if !errors.Is(n.Err, zk.ErrNoNode) {
-			read = append(read, newContender(dir, names[i], n, holds[i]))
+			contenders = append(contenders, newContender(dir, names[i], n, holds[i]))
 		}
 	}
-	return read, nil
+	return contenders, nil
 }
 
 // withinRoom returns the function that decides, for one contender of a page after the other,
