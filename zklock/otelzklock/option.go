@@ -62,8 +62,8 @@ func WithMetricAttributes(fn func(zklock.LockInfo) []attribute.KeyValue) Option 
 }
 
 // WithoutHoldSpans leaves out the spans "hold <kind>". It is for locks that are held for days, such
-// as a leader's, whose spans end when nobody looks at the trace any more. A loss is then in no span,
-// but the metrics have it.
+// as a leader's, whose spans end when nobody looks at the trace any more. A loss is then recorded
+// in no span, but in the metrics.
 func WithoutHoldSpans() Option {
 	return Option{func(c *config) { c.holds = false }}
 }
