@@ -6,49 +6,61 @@ import "slices"
 type Kind int
 
 const (
-	None    Kind = iota // of a name that is no contender's
+	None    Kind = iota // of a name that is not a contender's
 	Lock                // a mutex's contender, or a candidate of an election
 	Read                // a reader of a read/write lock
 	Write               // a writer of a read/write lock
 	Permits             // a semaphore's contender
 
-	numKinds // how many there are
+	numKinds // how many kinds there are
 )
 
-// kinds has all that distinguishes one kind from another, each in the file of its lock. Package queue asks for these facts, and
-// compares no kinds.
-var kinds = [numKinds]kind{None: {name: "nothing"}, Lock: mutex, Read: reader, Write: writer, Permits: semaphore}
+// kinds has everything that distinguishes one kind from another. Each entry stands in the file of
+// its lock. Package queue asks for these facts, and compares no kinds.
+var kinds = [numKinds]kind{
+	None:    {name: "nothing"},
+	Lock:    mutex,
+	Read:    reader,
+	Write:   writer,
+	Permits: semaphore,
+}
 
-// kind is what the library knows of a kind of contender.
+// kind is what the library knows about a kind of contender.
 type kind struct {
 	name string // in words
 
-	// labels are what stands before the number in a name, or of a sized kind before the permits. A name that we make has the
-	// first one, after an id and a hyphen. The others are other clients'. None may end in another kind's: a name is read from
-	// its end.
+	// labels are the texts that stand in a name before the number or, of a sized kind, before the
+	// permits. A name that we make has the first one, after an id and a hyphen. The others are
+	// those of other clients. No label may end in another kind's, since a name is read from its
+	// end.
 	labels []string
 
-	// waitsFor are the kinds that are in its way when they are before it.
+	// waitsFor are the kinds that are in the way of this one when they are before it.
 	waitsFor []Kind
 
 	// holds reports whether a contender holds if those counted are all that came before it.
-	holds func(k *kind, before *tally, own Name, size int) bool
+	holds func(k *kind, before tally, own Name, size int) bool
 
-	// alone: nobody of another session holds beside it. Whoever has held after queueing can therefore leave by a release mark,
-	// which tells the next in line that its turn has come. A sized kind leaves it false: those who wait for it look anyway.
+	// alone says that no contender of another session holds beside this one. So a holder that had
+	// to wait can leave by a release mark, which tells the next in line that its turn has come. It
+	// is false for a sized kind, whose waiters list in any case.
 	alone bool
 
-	// overtaken: contenders may come into its way after it has entered. Then it holds without a list only by a release mark.
+	// overtaken says that contenders may come into its way after it has entered. Then it holds
+	// without a list only by a release mark.
 	overtaken bool
 
-	// sized: several hold together, as far as their permits go. A name has the permits that are wanted (1 if there is no
-	// choice), the directory's data have the size, and a contender has to say when it begins to hold, since its znode stays.
-	// It waits for every kind of its directory: who waits depends on the whole line.
+	// sized says that several contenders hold together, as far as their permits go.
+	//   - A name has the permits that are wanted, or 1 if there is no choice.
+	//   - The directory's data have the size.
+	//   - A contender has to announce that it holds, since its znode stays.
+	//   - It waits for every kind of its directory, since the whole line decides who waits.
 	sized bool
 }
 
-// first reports that nobody is in the way.
-func first(k *kind, before *tally, _ Name, _ int) bool { return before.inWay(k) == 0 }
+// noneInWay reports whether no contender is in the way. It is the rule of all kinds but the sized
+// ones.
+func noneInWay(k *kind, before tally, _ Name, _ int) bool { return before.inWay(k) == 0 }
 
 func (k Kind) facts() *kind {
 	if k < 0 || k >= numKinds {
@@ -61,17 +73,20 @@ func (k Kind) facts() *kind {
 func (k Kind) String() string { return k.facts().name }
 
 // Shares reports whether contenders of the two kinds may share one directory.
-func (k Kind) Shares(other Kind) bool { return k == other || k.WaitsFor(other) || other.WaitsFor(k) }
+func (k Kind) Shares(other Kind) bool {
+	return k == other || k.WaitsFor(other) || other.WaitsFor(k)
+}
 
-// WaitsFor reports whether a contender of kind before is in the way of one of kind k that comes later.
+// WaitsFor reports whether a contender of kind before is in the way of one of kind k that comes
+// later.
 func (k Kind) WaitsFor(before Kind) bool { return slices.Contains(k.facts().waitsFor, before) }
 
-// Alone reports whether nobody of another session holds together with a holder of kind k. Such a holder may leave by a
-// release mark, which tells the next in line that its turn has come.
+// Alone reports whether no contender of another session holds together with a holder of kind k.
+// Such a holder may leave by a release mark, which tells the next in line that its turn has come.
 func (k Kind) Alone() bool { return k.facts().alone }
 
-// Overtaken reports whether contenders may come into the way of one of kind k after it has entered. If not, it holds without
-// another list once the last of those in its way has gone.
+// Overtaken reports whether contenders may come into the way of one of kind k after it has entered.
+// If not, it holds without another list once the last of those in its way has gone.
 func (k Kind) Overtaken() bool { return k.facts().overtaken }
 
 // Sized reports whether several contenders of kind k hold together, as far as their permits go.

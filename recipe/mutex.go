@@ -7,6 +7,6 @@ var mutex = kind{
 	name:     "mutex",
 	labels:   []string{"lock-", "__lock__"},
 	waitsFor: []Kind{Lock},
-	holds:    first,
+	holds:    noneInWay,
 	alone:    true,
 }

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// A contender's znode is named _c_<uuid>-<label><number>, as by Apache Curator: the id first, by which the znode is found
-// again after a lost reply, then what it wants, then the number that the server gave it:
+// A contender's znode is named _c_<uuid>-<label><number>, as by Apache Curator. The id comes first:
+// after a lost reply, the znode is found by it. Then comes what the contender wants, and then the
+// number that the server gave it:
 //
 //	_c_<uuid>-lock-0000000012         a mutex's contender
 //	_c_<uuid>-rank-7-lock-0000000012  a candidate of an election, of rank 7
@@ -23,10 +24,11 @@ type Name struct {
 	Number  int32 // the server's, unless the name is made up: see order.go
 	Permits int   // of a semaphore's contender
 	Rank    int   // of an election's candidate: see rank.go
-	Since   int   // of one that has stepped aside: its place when it first entered; 0: it has not
+	Since   int   // of a candidate that has stepped aside: its first Arrival; otherwise 0
 }
 
-// Label returns what this library's name for n has between the id and the number. n.Kind is not None.
+// Label returns what this library's name for n has between the id and the number. n.Kind must not
+// be None.
 func (n Name) Label() string {
 	label := "-" + n.Kind.facts().labels[0]
 	switch {
@@ -40,31 +42,43 @@ func (n Name) Label() string {
 	return label
 }
 
-// Parse reads a contender's name; false for any other name, which this library ignores. The number has 32 bits and exactly
-// the form that servers write, "%010d": ten digits, or a sign and nine or ten.
+// Parse reads a contender's name. It returns false for any other name, which this library ignores.
+// The number has 32 bits and exactly the form that servers write, "%010d": ten digits, or a sign
+// and nine or ten.
 func Parse(name string) (Name, bool) {
 	i := beforeDigits(name)
-	// The last character of "lock-" may also be a sign: the labels are tried first without a sign, then with one.
-	for sign := range 2 {
-		if sign > i || sign == 1 && name[i-1] != '-' {
-			continue
-		}
-		if number, ok := numberOf(name[i-sign:]); ok {
-			if n := labelled(name[:i-sign]); n.Kind != None {
-				n.Number = number
-				return n, true
-			}
-		}
+	// The last character of "lock-" may also be a sign, so the name is read without a sign first.
+	if n, ok := parseAt(name, i); ok {
+		return n, true
+	}
+	if i > 0 && name[i-1] == '-' {
+		return parseAt(name, i-1)
 	}
 	return Name{}, false
 }
 
-// labelled reads the kind, and the permits or the rank, from the end of text, which stands before a name's number.
+// parseAt reads a contender's name whose number begins at the index i.
+func parseAt(name string, i int) (Name, bool) {
+	number, ok := numberOf(name[i:])
+	if !ok {
+		return Name{}, false
+	}
+	n := labelled(name[:i])
+	if n.Kind == None {
+		return Name{}, false
+	}
+	n.Number = number
+	return n, true
+}
+
+// labelled reads the kind, and the permits or the rank, from the end of text, which stands before a
+// name's number. It returns the zero Name if text does not end with a kind's label.
 func labelled(text string) Name {
 	for k := range numKinds {
 		for _, label := range kinds[k].labels {
 			if kinds[k].sized {
-				if before, permits := cutNumber(text, MaxPermits); permits > 0 && strings.HasSuffix(before, "-"+label) {
+				before, permits := cutNumber(text, MaxPermits)
+				if permits > 0 && strings.HasSuffix(before, "-"+label) {
 					return Name{Kind: k, Permits: permits}
 				}
 			} else if before, ok := strings.CutSuffix(text, label); ok {
@@ -85,14 +99,16 @@ func beforeDigits(text string) int {
 	return i
 }
 
-// cutNumber cuts a number from 1 to most, and a hyphen behind it, off the end of text. 0: there is none.
+// cutNumber cuts a number from 1 to most, and a hyphen behind it, off the end of text. It returns
+// text and zero if there is none.
 func cutNumber(text string, most int) (before string, n int) {
 	rest, ok := strings.CutSuffix(text, "-")
 	before = rest[:beforeDigits(rest)]
-	if n, err := strconv.Atoi(rest[len(before):]); ok && err == nil && n <= most {
-		return before, n
+	n, err := strconv.Atoi(rest[len(before):])
+	if !ok || err != nil || n > most {
+		return text, 0
 	}
-	return text, 0
+	return before, n
 }
 
 // numberOf reads a number of 32 bits as "%010d" writes it.
@@ -101,6 +117,12 @@ func numberOf(text string) (int32, bool) {
 		return 0, false
 	}
 	v, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return 0, false
+	}
+	if len(text) == 11 { // only for a negative number of ten digits
+		return int32(v), text[0] == '-' && text[1] != '0'
+	}
 	negative := text[0] == '-'
-	return int32(v), err == nil && negative == (v < 0) && (len(text) == 10 || negative && text[1] != '0')
+	return int32(v), negative == (v < 0) // a server never writes minus zero
 }

@@ -7,34 +7,45 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// This file decides who holds, by pure functions of a list of the directory, our own name, the czxids of contenders whose
-// numbers can't be compared and, for a semaphore, its size. The rule is tally.lets, also for TryLock (Foresee) and
-// onlookers (Holding). A waiter may also hold without another list: see internal/queue/wait.go.
+// This file decides who holds. Its functions are pure. They know a list of the directory, our own
+// name, the czxids of contenders whose numbers can't be compared and, for a semaphore, its size.
+//
+// One rule says who holds: tally.lets. Decide uses it for a contender in line, Foresee for a
+// TryLock, which has not entered yet, and Holding for onlookers. A waiter may also hold without
+// another list: see internal/queue/wait.go.
 //
 // # Order of contenders
 //
-// The server numbers a directory's sequential children by its counter of creates, so the number in a name tells the order,
-// at no cost. That ends near the counter's last value, 2147483647: from there on, the server gives that number to every
-// contender, and negative ones while creates overlap in its pipeline. The czxid of a znode always tells the order, but has
-// to be read. A client that may create a child may choose its name, with any number, but not its czxid. So contenders are
-// ordered
+// The server numbers a directory's sequential children by its counter of creates, so the number in
+// a name tells the order, and costs no request. That ends near the counter's last value,
+// 2147483647. From there on, the server gives that number to every contender, and negative numbers
+// while creates overlap in its pipeline. The czxid of a znode always tells the order, but it has to
+// be read. A client that may create a child may choose its name, and so any number, but it can't
+// choose the czxid. So contenders are ordered
 //
-//   - by their numbers, and equal ones by their czxids, while our own number and the counter are below lateFrom;
+//   - by their numbers, and equal ones by their czxids, while our own number and the counter are
+//     below lateFrom;
 //   - by their czxids from then on.
 //
-// Another client can choose neither our own number nor the counter, which comes with every list. (Each znode that it
-// creates moves the counter by one, as any client's does. That is harmless: each rule is right where it is used.)
+// Another client can choose neither our own number nor the counter, which comes with every list.
+// Each znode that it creates advances the counter by one, as any client's does. That is harmless,
+// since each rule is right where it is used.
 //
-// Safety. Call a contender honest if the server gave it its number. Below lateFrom the server has numbered the honest ones
-// in the order of their creates, one number each: the counter began at zero with the directory, which can't be deleted
-// while it has children, and has not reached its end. So both rules put any two honest contenders in the order of their
-// creates, whatever else is listed, and whichever rule each of the two uses. Hence a contender with a made-up name may come
-// anywhere in the order, as if its owner had queued there, but can't change the order of two honest ones.
+// # Safety
+//
+// Call a contender honest if the server gave it its number. Below lateFrom, the server has numbered
+// the honest ones in the order of their creates, one number each: the counter began at zero with
+// the directory, which can't be deleted while it has children, and it has not reached its end. So
+// both rules put any two honest contenders in the order of their creates, whatever else is listed,
+// and whichever rule each of the two uses. Hence a contender with a made-up name may come anywhere
+// in the order, as if its owner had entered there, but it can't change the order of two honest
+// ones.
 
 // lateFrom is three quarters of the counter's range.
 const lateFrom = 3 << 29
 
-// Late reports whether a number, or the counter, is so near the counter's end, or past it, that numbers give no order.
+// Late reports whether a number, or the counter, is so near the counter's end, or past it, that
+// numbers do not tell the order.
 func Late(number int32) bool { return number < 0 || number >= lateFrom }
 
 // Listing is a directory as a list showed it.
@@ -43,12 +54,13 @@ type Listing struct {
 	Counter int32 // how many children the directory has had, modulo 2³¹
 }
 
-// NewListing is a listing of names that were listed together with stat.
+// NewListing returns the listing of names that were listed together with stat.
 func NewListing(names []string, stat zk.Stat) Listing {
 	// Cversion counts creates and deletions of children, and wraps.
 	return Listing{names, int32(uint32(stat.Cversion+stat.NumChildren) >> 1)}
 }
 
+// tally counts contenders that are before another one.
 type tally struct {
 	of      [numKinds]int
 	permits int // that contenders of a sized kind want
@@ -60,163 +72,271 @@ func (t *tally) add(n Name) {
 }
 
 // lets reports whether n holds if those counted are all that came before it.
-func (t *tally) lets(n Name, size int) bool {
+func (t tally) lets(n Name, size int) bool {
 	k := n.Kind.facts()
 	return k.holds(k, t, n, size)
 }
 
 // inWay returns how many of those counted are in the way of a later contender of kind k.
-func (t *tally) inWay(k *kind) (n int) {
+func (t tally) inWay(k *kind) int {
+	all := 0
 	for _, before := range k.waitsFor {
-		n += t.of[before]
+		all += t.of[before]
 	}
-	return n
+	return all
 }
 
-// Verdict is what a list of the directory means for one contender.
+// Verdict is what a list of the directory means for one contender, here "we". The first half of its
+// fields decides what we do. The second half is for the messages about our place in line, and for
+// what we owe to other contenders.
 type Verdict struct {
-	// Present: our own znode is listed. If not, only OtherKinds is set: no contender holds without a znode.
+	// Present reports whether our own znode is listed. If it is not, only OtherKinds is set, since
+	// no contender holds without a znode.
 	Present bool
-	// Holds: no contender is in our way, and nothing is Unknown.
+	// Holds reports that no contender is in our way or, of a sized kind, that those before us leave
+	// us enough permits. It is false while Unknown is not empty.
 	Holds bool
-	// Watch is the nearest contender in our way (of a sized kind, the one immediately before us); "" when there is none.
-	Watch string
-	// First is the first in line of those in our way; our own name when there is none.
-	First string
-	// Ahead is how many are in our way (of a sized kind: 0 if we hold, 1 if we are the first of the waiters, and so on).
-	Ahead int
-	// Permits are those of all contenders before us, of a sized kind.
-	Permits int
-	// Followed: contenders behind us are listed, of a sized kind.
-	Followed bool
-	// Outranked is a contender behind us, of an election, that is to lead before us: see rank.go; "" when there is none.
-	Outranked string
-	// Unknown are contenders, ours among them, whose czxids are needed. Until then the verdict is not final.
+	// Unknown are the contenders, ours among them, whose czxids are needed. The verdict is not
+	// final until Decide is called with these.
 	Unknown []string
-	// OtherKinds are contenders of other kinds of lock, which must not share the directory: otherKindsMax at most.
+	// Watch is the nearest contender in our way, or "" if there is none. Of a sized kind it is the
+	// contender immediately before us, even if we hold.
+	Watch string
+	// Outranked is a candidate of an election that is behind us and is to lead before us (see
+	// rank.go), or "" if there is none.
+	Outranked string
+	// Permits is the number of permits that all contenders before us want, of a sized kind.
+	Permits int
+
+	// Ahead is how many contenders are in our way. Of a sized kind it is our place among those that
+	// wait: 0 if we hold, 1 if we are the first of them, and so on. It is told to callers, and it
+	// decides as well: a waiter with one contender in its way may need no list at its turn.
+	Ahead int
+	// First is the first in line of the contenders in our way, or our own name if there is none.
+	First string
+	// Followed reports whether contenders are listed behind us, of a sized kind. They may have to
+	// be told that we hold.
+	Followed bool
+	// OtherKinds are contenders of other kinds of lock, which must not share the directory: at most
+	// 16 of them.
 	OtherKinds []string
 }
 
-const otherKindsMax = 16
+const maxOtherKinds = 16 // in a Verdict
 
-// Decide decides, from a list of its directory, whether the contender own holds; size is a semaphore's. czxids has the
-// known czxids by name: none in the first call, then those of Verdict.Unknown. The czxid zero says that the znode was gone
-// after the list: it is in no contender's way. Decide is a pure function.
+// Decide decides, by a list of its directory, whether the contender own holds. It is a pure
+// function. It returns the zero Verdict if own is not a contender's name.
+//
+// size is a semaphore's size. czxids has the known czxids by name: none in the first call, then
+// those of Verdict.Unknown. The czxid zero says that the znode was gone after the list. Such a
+// contender is in nobody's way.
 func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
-	me, ok := Parse(own)
+	us, ok := Parse(own)
 	if !ok {
 		return Verdict{}
 	}
-	return decide(l, own, me, size, czxids)
+	o := order{late: Late(us.Number) || Late(l.Counter), czxids: czxids}
+	d := decision{
+		order:   o,
+		counter: l.Counter,
+		us:      o.contender(own, us),
+		entered: true,
+		v:       Verdict{First: own},
+	}
+	d.add(l.Names)
+	if !d.v.Present {
+		return Verdict{OtherKinds: d.v.OtherKinds}
+	}
+	if len(d.v.Unknown) > 0 && !d.us.known {
+		d.v.Unknown = append(d.v.Unknown, own)
+	}
+	return d.verdict(size)
 }
 
-// decide is Decide; own is "" in Foresee.
-func decide(l Listing, own string, me Name, size int, czxids map[string]int64) Verdict {
-	v, k := Verdict{First: own}, me.Kind.facts()
-	o := order{late: Late(me.Number) || Late(l.Counter), czxids: czxids}
-	mine := o.contender(own, me)
-	var before []contender // of a sized kind: who waits depends on the order of all before us
-	var near, far contender
-	var all tally
-	for _, name := range l.Names {
+// Foresee returns what Decide would return for a contender of kind k that entered behind names.
+// Present is false, since the contender has no znode yet. First may be wrong near the counter's
+// end.
+func Foresee(names []string, k Kind, permits, size int) Verdict {
+	d := decision{us: contender{Name: Name{Kind: k, Permits: permits}}}
+	d.add(names)
+	return d.verdict(size)
+}
+
+// decision is what Decide and Foresee gather from the names of a list.
+type decision struct {
+	order   order
+	counter int32     // the directory's
+	us      contender // the contender that the decision is for
+	entered bool      // false in Foresee: every contender that is listed is before us
+
+	v           Verdict     // so far
+	before      tally       // of those that are in our way or, of a sized kind, before us
+	line        []contender // the same ones, in no order, of a sized kind only
+	first, last contender   // the first and the last of them, if Ahead is not zero
+}
+
+// add adds the contenders among names to the decision.
+func (d *decision) add(names []string) {
+	for _, name := range names {
 		n, ok := Parse(name)
-		switch {
-		case !ok:
+		if !ok {
 			continue
-		case name == own:
-			v.Present = true
-			continue
-		case !me.Kind.Shares(n.Kind):
-			if len(v.OtherKinds) < otherKindsMax {
-				v.OtherKinds = append(v.OtherKinds, name)
+		}
+		c := d.order.contender(name, n)
+		switch d.relationOf(&c) {
+		case harmless:
+		case ourselves:
+			d.v.Present = true
+		case foreign:
+			if len(d.v.OtherKinds) < maxOtherKinds {
+				d.v.OtherKinds = append(d.v.OtherKinds, name)
 			}
-			continue
-		case !me.Kind.WaitsFor(n.Kind):
-			continue
-		}
-		c := o.contender(name, n)
-		if earlier, known := o.before(c, mine); !known {
-			v.Unknown = append(v.Unknown, name)
-			continue
-		} else if !earlier {
-			v.Followed = k.sized
-			if n.goesBefore(me) && o.behind(c, l.Counter) {
-				v.Outranked = name
-			}
-			continue
-		}
-		all.add(n)
-		if v.Watch == "" || o.compare(near, c) < 0 {
-			v.Watch, near = name, c
-		}
-		if v.First == own || o.compare(c, far) < 0 {
-			v.First, far = name, c
-		}
-		if k.sized {
-			before = append(before, c)
+		case unordered:
+			d.v.Unknown = append(d.v.Unknown, name)
+		case beforeUs:
+			d.addBefore(&c)
+		case behindUs:
+			d.addBehind(&c)
 		}
 	}
-	if !v.Present && own != "" {
-		return Verdict{OtherKinds: v.OtherKinds}
-	}
-	if len(v.Unknown) > 0 && !mine.known {
-		v.Unknown = append(v.Unknown, own)
-	}
-	v.Holds = all.lets(me, size) && len(v.Unknown) == 0
-	v.Ahead, v.Permits = all.inWay(k), all.permits
+}
+
+// relation is what a listed contender is to the one that the decision is for.
+type relation int
+
+const (
+	harmless  relation = iota // of a kind that is never in our way, as one reader is to another
+	ourselves                 // our own contender
+	foreign                   // of a kind that must not share the directory with ours
+	unordered                 // before or behind us: that needs a czxid which is not known
+	beforeUs                  // in our way or, of a sized kind, before us
+	behindUs                  // behind us, or gone after the list
+)
+
+// relationOf returns what the contender c is to us.
+func (d *decision) relationOf(c *contender) relation {
+	kind := d.us.Kind
 	switch {
-	case !k.sized:
-	case v.Holds:
+	case d.entered && c.name == d.us.name:
+		return ourselves
+	case !kind.Shares(c.Kind):
+		return foreign
+	case !kind.WaitsFor(c.Kind):
+		return harmless
+	case !d.entered:
+		return beforeUs
+	}
+	if d.order.late || c.Number == d.us.Number { // only the czxids tell
+		if !c.known || !d.us.known {
+			return unordered
+		}
+		if c.gone() {
+			return behindUs
+		}
+	}
+	if d.order.compare(c, &d.us) < 0 {
+		return beforeUs
+	}
+	return behindUs
+}
+
+// addBefore adds a contender that is before us.
+func (d *decision) addBefore(c *contender) {
+	if d.v.Ahead == 0 || d.order.compare(c, &d.first) < 0 {
+		d.first = *c
+	}
+	if d.v.Ahead == 0 || d.order.compare(&d.last, c) < 0 {
+		d.last = *c
+	}
+	d.v.Ahead++
+	d.before.add(c.Name)
+	if d.us.Kind.Sized() {
+		d.line = append(d.line, *c)
+	}
+}
+
+// addBehind adds a contender that is behind us.
+func (d *decision) addBehind(c *contender) {
+	d.v.Followed = d.us.Kind.Sized()
+	if c.goesBefore(d.us.Name) && d.precedesNewcomers(c) {
+		d.v.Outranked = c.name
+	}
+}
+
+// precedesNewcomers reports whether c exists and is before every contender that enters now, as we
+// do when we step aside. A contender with a made-up number above the counter would stay behind us
+// forever.
+func (d *decision) precedesNewcomers(c *contender) bool {
+	return !c.gone() && (d.order.late || c.Number < d.counter)
+}
+
+// verdict returns the verdict when all names have been added.
+func (d *decision) verdict(size int) Verdict {
+	v := d.v
+	if v.Ahead > 0 {
+		v.First, v.Watch = d.first.name, d.last.name
+	}
+	v.Holds = d.before.lets(d.us.Name, size) && len(v.Unknown) == 0
+	v.Permits = d.before.permits
+	if d.us.Kind.Sized() {
 		v.Ahead = 0
-	default:
-		slices.SortFunc(before, o.compare)
-		v.Ahead = 1 + waitersIn(before, size)
+		if !v.Holds {
+			v.Ahead = 1 + waitersIn(d.order.sorted(d.line), size)
+		}
 	}
 	return v
 }
 
-// Foresee is Decide for a contender of kind k that would enter behind names. First may be wrong near the counter's end.
-func Foresee(names []string, k Kind, permits, size int) Verdict {
-	return decide(Listing{Names: names}, "", Name{Kind: k, Permits: permits}, size, nil)
-}
-
-// waitersIn returns how many contenders of line, a sized kind's whole line in order, wait.
-func waitersIn(line []contender, size int) (n int) {
-	var all tally
+// waitersIn returns how many contenders of line wait. line is all of a sized kind's line, or the
+// first part of it.
+func waitersIn(line []*contender, size int) int {
+	waiters := 0
+	var before tally
 	for _, c := range line {
-		if !all.lets(c.Name, size) {
-			n++
+		if !before.lets(c.Name, size) {
+			waiters++
 		}
-		all.add(c.Name)
+		before.add(c.Name)
 	}
-	return n
+	return waiters
 }
 
-// Line returns a listing's contenders of every kind in order of arrival, and those whose czxids are needed for that: if
-// there are any, the order is not final. czxids are as for Decide; contenders known to be gone are left out. It is pure.
+// Line returns the listing's contenders of every kind in order of arrival, without those that are
+// known to be gone. unknown are the contenders whose czxids are needed for that. If there are any,
+// the order is not final. czxids are as for Decide. Line is a pure function.
 func (l Listing) Line(czxids map[string]int64) (line, unknown []string) {
 	o := order{late: Late(l.Counter), czxids: czxids}
-	var all []contender
+	all := make([]contender, 0, len(l.Names))
 	for _, name := range l.Names {
-		if n, ok := Parse(name); ok {
-			if c := o.contender(name, n); !c.known || c.czxid != 0 {
-				all = append(all, c)
-			}
+		n, ok := Parse(name)
+		if !ok {
+			continue
+		}
+		if c := o.contender(name, n); !c.gone() {
+			all = append(all, c)
 		}
 	}
-	slices.SortFunc(all, o.compare)
-	line = make([]string, len(all))
-	for i, c := range all {
+	sorted := o.sorted(all)
+	line = make([]string, len(sorted))
+	for i, c := range sorted {
 		line[i] = c.name
-		equal := i > 0 && all[i-1].Number == c.Number || i+1 < len(all) && all[i+1].Number == c.Number
-		if !c.known && (o.late || equal) {
+		if !c.known && (o.late || sharesNumber(sorted, i)) {
 			unknown = append(unknown, c.name)
 		}
 	}
 	return line, unknown
 }
 
-// Family returns those of names that are contenders and may share a directory with one of kind k, in no order.
+// sharesNumber reports whether the contender with index i has the same number as the one before or
+// behind it in line, which is in order.
+func sharesNumber(line []*contender, i int) bool {
+	number := line[i].Number
+	return i > 0 && line[i-1].Number == number ||
+		i+1 < len(line) && line[i+1].Number == number
+}
+
+// Family returns those of names that are contenders and may share a directory with one of kind k,
+// in no order.
 func Family(names []string, k Kind) []string {
 	var family []string
 	for _, name := range names {
@@ -227,8 +347,9 @@ func Family(names []string, k Kind) []string {
 	return family
 }
 
-// Holding returns, for each contender of a line in order of arrival, whether it holds, each judged as it judges itself; size is
-// a semaphore's. See Inside for those that may hold as well.
+// Holding returns, for each contender of a line in order of arrival, whether it holds. Each is
+// judged as it judges itself. size is a semaphore's size. Inside says which readers may hold as
+// well.
 func Holding(line []string, size int) []bool {
 	holds := make([]bool, len(line))
 	var before tally
@@ -241,65 +362,66 @@ func Holding(line []string, size int) []bool {
 	return holds
 }
 
-// Ahead returns how many contenders of line, which is in order, are in own's way, and the first of them, or own. False: own
-// is not in line.
+// Ahead returns how many contenders of line, which is in order, are in own's way, and the first of
+// them, or own if there is none. It returns ok = false if own is not in line.
 func Ahead(line []string, own string) (ahead int, first string, ok bool) {
-	me, _ := Parse(own)
+	us, _ := Parse(own)
 	first = own
 	for _, name := range line {
 		if name == own {
 			return ahead, first, true
 		}
-		if n, _ := Parse(name); me.Kind.WaitsFor(n.Kind) {
-			if ahead++; ahead == 1 {
-				first = name
-			}
+		n, _ := Parse(name)
+		if !us.Kind.WaitsFor(n.Kind) {
+			continue
 		}
+		if ahead == 0 {
+			first = name
+		}
+		ahead++
 	}
 	return 0, "", false
 }
 
-// order compares contenders by one of the two rules.
+// order compares contenders by one of the two rules: see "Order of contenders".
 type order struct {
-	late   bool
+	late   bool // by czxid first
 	czxids map[string]int64
 }
 
-// contender is one of a list, with the zxid with which it entered, if known; a known 0 says that it is gone.
+// contender is a contender of a list, with its czxid if that is known.
 type contender struct {
 	name string
 	Name
-	czxid int64
-	known bool
+	czxid int64 // zero if the znode is known to be gone
+	known bool  // the czxid is known
 }
+
+// gone reports whether the znode is known to have been gone after the list.
+func (c *contender) gone() bool { return c.known && c.czxid == 0 }
 
 func (o order) contender(name string, n Name) contender {
 	czxid, known := o.czxids[name]
 	return contender{name, n, czxid, known}
 }
 
-// compare compares by number and then czxid, or the reverse, and last by name: the order of the list has no effect.
-func (o order) compare(a, b contender) int {
+// sorted returns pointers to all in order of arrival. It sorts pointers, since a contender is a
+// large struct: sorting those takes longer, and grows the stack of every goroutine that waits.
+func (o order) sorted(all []contender) []*contender {
+	line := make([]*contender, len(all))
+	for i := range all {
+		line[i] = &all[i]
+	}
+	slices.SortFunc(line, o.compare)
+	return line
+}
+
+// compare compares by number and then by czxid, or by czxid and then by number if the order is
+// late. Names come last: so the order in which contenders are listed has no effect.
+func (o order) compare(a, b *contender) int {
 	first, second := cmp.Compare(a.Number, b.Number), cmp.Compare(a.czxid, b.czxid)
 	if o.late {
 		first, second = second, first
 	}
 	return cmp.Or(first, second, cmp.Compare(a.name, b.name))
-}
-
-// behind reports whether c, which is not before us, exists, and will be before us when we have gone to the end of the line. A
-// made-up number above the counter would be behind us for ever.
-func (o order) behind(c contender, counter int32) bool {
-	return (c.czxid != 0 || !c.known) && (o.late || c.Number < counter)
-}
-
-// before reports whether c entered before own, and whether that is known. An own without a name has not entered.
-func (o order) before(c, own contender) (before, known bool) {
-	switch {
-	case own.name == "":
-		return true, true
-	case !o.late && c.Number != own.Number:
-		return c.Number < own.Number, true
-	}
-	return c.czxid != 0 && o.compare(c, own) < 0, c.known && own.known
 }

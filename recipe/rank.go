@@ -72,43 +72,54 @@ const MaxRank = math.MaxInt32
 const rankLabel = "rank-"
 
 // rankOf reads rank and arrival from the end of text, which stands before a name's label: the text
-// ends with "-rank-7-" or "-rank-7-9-".
+// ends with "-rank-7-" or "-rank-7-9-". It returns zeros if it does not.
 func rankOf(text string) (rank, since int) {
 	// From the end, since most names have no rank.
 	i := len(text)
 	for i > 0 && (text[i-1] == '-' || '0' <= text[i-1] && text[i-1] <= '9') {
 		i--
 	}
-	before, text := text[:i], text[i:] // "…-rank" and "-7-9-"
-	if !strings.HasSuffix(before, "-rank") || len(text) < len("-7-") || text[0] != '-' {
+	numbers := text[i:] // "-7-" or "-7-9-"
+	if !strings.HasSuffix(text[:i], "-rank") || len(numbers) < len("-7-") || numbers[0] != '-' {
 		return 0, 0
 	}
-	text, isRank := strings.CutSuffix(text[1:], "-")
-	first, second, steppedAside := strings.Cut(text, "-")
-	rank, ok := number32(first)
-	if steppedAside && ok {
-		since, ok = number32(second)
+	numbers, ok := strings.CutSuffix(numbers[1:], "-")
+	if !ok {
+		return 0, 0
 	}
-	if !isRank || !ok {
+	first, second, steppedAside := strings.Cut(numbers, "-")
+	rank, ok = number32(first)
+	if !ok {
+		return 0, 0
+	}
+	if !steppedAside {
+		return rank, 0
+	}
+	since, ok = number32(second)
+	if !ok {
 		return 0, 0
 	}
 	return rank, since
 }
 
-// number32 reads a number from 0 to MaxInt32.
+// number32 reads a number from 0 to MaxInt32. It returns false if text is not one.
 func number32(text string) (n int, ok bool) {
 	parsed, err := strconv.ParseInt(text, 10, 32)
 	return int(parsed), err == nil && parsed >= 0
 }
 
-// goesBefore reports whether n, a contender behind own, is to lead before it.
+// goesBefore reports whether n, a contender behind own, is to lead before own.
 func (n Name) goesBefore(own Name) bool {
-	return n.Rank > own.Rank || n.Rank == own.Rank && n.Since > 0 && n.Since < own.Arrival()
+	if n.Rank != own.Rank {
+		return n.Rank > own.Rank
+	}
+	// One that has not stepped aside arrived later, as its place in line says.
+	return n.Since > 0 && n.Since < own.Arrival()
 }
 
-// Arrival is how many contenders had entered when this one first did, itself included. Near the
-// counter's end, where numbers do not tell that, all have the greatest int32: then equal ranks lead
-// in the order of their znodes.
+// Arrival returns how many contenders had entered when this one first did, itself included. Near
+// the counter's end, where numbers do not tell that, all have the greatest int32: then equal ranks
+// lead in the order of their znodes.
 func (n Name) Arrival() int {
 	switch {
 	case n.Since > 0:

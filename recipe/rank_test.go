@@ -12,7 +12,10 @@ import (
 // Whatever number a candidate has, its next name says that it has stepped aside, and keeps its
 // rank.
 func TestACandidateThatHasSteppedAsideDoesSoOnceForEachSign(t *testing.T) {
-	for _, number := range []int32{0, 5, 3<<29 - 1, 3 << 29, math.MaxInt32, math.MinInt32, -100, -1} {
+	numbers := []int32{
+		0, 5, 3<<29 - 1, 3 << 29, math.MaxInt32, math.MinInt32, -100, -1,
+	}
+	for _, number := range numbers {
 		first := recipe.Name{Kind: recipe.Lock, Number: number, Rank: 7}
 		require.True(t, first.MayStepAside(10, 0), number)
 

@@ -1,40 +1,43 @@
 package recipe
 
-// A reader of a read/write lock waits for the writers before it, and not for other readers. "__READ__" is Curator's label too,
-// "__rlock__" Kazoo's.
+// A reader of a read/write lock waits for the writers before it, and not for other readers.
+// "__READ__" is Curator's label too, "__rlock__" is Kazoo's.
 var reader = kind{
 	name:     "read lock",
 	labels:   []string{"__READ__", "__rlock__"},
 	waitsFor: []Kind{Write},
-	holds:    first,
+	holds:    noneInWay,
 }
 
-// A writer waits for all before it. It can be overtaken by one reader: Curator gives the reader inside its own write lock the
-// writer's number.
+// A writer waits for all before it. One reader can overtake it: Curator gives the reader inside its
+// own write lock the writer's number.
 var writer = kind{
 	name:      "write lock",
 	labels:    []string{"__WRIT__"},
 	waitsFor:  []Kind{Read, Write},
-	holds:     first,
+	holds:     noneInWay,
 	alone:     true,
 	overtaken: true,
 }
 
-// Inside returns, of a line in order of arrival, the first writer's index and those of readers that may be inside its lock. Each
-// of them holds too if it is of the writer's session.
+// Inside returns two things about a line in order of arrival: the index of its first writer, or -1,
+// and the indexes of the readers that may be inside that writer's lock. Such a reader holds too if
+// it is of the writer's session. It has the writer's number, and every reader before it in line is
+// inside too.
 func Inside(line []string) (first int, readers []int) {
-	var w Name
 	first = -1
-	all := 0 // readers so far
+	var writer Name
+	allInside := true // every reader so far
 	for i, name := range line {
-		switch n, _ := Parse(name); {
+		n, _ := Parse(name)
+		switch {
 		case n.Kind == Write && first < 0:
-			first, w = i, n
-		case n.Kind == Read:
-			if first >= 0 && n.Number == w.Number && all == len(readers) {
-				readers = append(readers, i)
-			}
-			all++
+			first, writer = i, n
+		case n.Kind != Read:
+		case first >= 0 && n.Number == writer.Number && allInside:
+			readers = append(readers, i)
+		default:
+			allInside = false
 		}
 	}
 	return first, readers

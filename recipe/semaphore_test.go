@@ -16,19 +16,21 @@ func semName(n int, number int32, id int) string {
 	return fmt.Sprintf("_c_%08x-0000-4000-8000-000000000000-lease-%d-%010d", id, n, number)
 }
 
-// A contender that is not in the list neither holds nor waits; contenders of other kinds are reported.
+// A contender that is not in the list neither holds nor waits; contenders of other kinds are
+// reported.
 func TestPermitsOfOneWhoIsNotInLine(t *testing.T) {
 	own := semName(1, 5, 1)
+	others := recipe.Listing{Names: []string{semName(1, 4, 2), semName(1, 6, 3)}}
 	require.Equal(t, recipe.Verdict{}, recipe.Decide(recipe.Listing{}, own, 3, nil))
-	require.Equal(t, recipe.Verdict{}, recipe.Decide(recipe.Listing{Names: []string{semName(1, 4, 2), semName(1, 6, 3)}}, own, 3, nil))
+	require.Equal(t, recipe.Verdict{}, recipe.Decide(others, own, 3, nil))
 }
 
 // Where an int has 32 bits, a sum that overflowed would let two hold all permits.
 var _ int32 = recipe.MaxPermits + 1 + recipe.MaxPermits
 
-// On random lines and sizes, compared with a naive model. A contender holds when its permits and those of all before it are no more
-// than the size; the permits in use are never more than the size; the holders are the first in line; and exactly one waiter, the first,
-// is the head.
+// On random lines and sizes, compared with a naive model. A contender holds when its permits and
+// those of all before it are no more than the size; the permits in use are never more than the
+// size; the holders are the first in line; and exactly one waiter, the first, is the head.
 func TestDecidePermitsAgreesWithANaiveModel(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 2))

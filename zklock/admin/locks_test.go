@@ -63,7 +63,8 @@ func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
 	})
 }
 
-// A job's record may have thousands of znodes, of which none is a lock; a lock beside them is found.
+// A job's record may have thousands of znodes, of which none is a lock; a lock beside them is
+// found.
 func TestLocksDoesNotSearchTheRecordsOfJobs(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -86,7 +87,8 @@ func TestLocksLeavesOutWhatMayNotBeReadAndSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		alice, bob := s.Client(zklock.WithAuth("digest", []byte("alice:a"))), s.Client()
 		require.NoError(s, s.Server.Create("/app", nil))
-		s.Lock(alice.Mutex("/app/closed", zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})))
+		private := zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})
+		s.Lock(alice.Mutex("/app/closed", private))
 		s.Lock(bob.Mutex("/app/open"))
 		found, err := admin.Locks(s.Context(), bob.Client, "/app", admin.Search{})
 		require.NoError(s, err)

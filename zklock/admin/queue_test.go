@@ -86,13 +86,16 @@ func TestQueueShowsForeignClientsAndWhatTheirNamesTell(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c, other := s.Dir("/l"), s.Client(), s.Stranger()
 		for i, data := range []string{"curator-host", `{"no":"identity"}`, "\x00\x01"} {
-			_, err := other.Create(s.Context(), fmt.Sprintf("%s/_c_%d-lock-%010d", dir, i, i), []byte(data), session.Ephemeral, session.WorldACL())
+			_, err := other.Create(s.Context(), fmt.Sprintf("%s/_c_%d-lock-%010d", dir, i, i),
+				[]byte(data), session.Ephemeral, session.WorldACL())
 			require.NoError(s, err)
 		}
 		s.Plant(other, dir+"/not-a-contender")
-		_, err := other.Create(s.Context(), dir+"/x-lock-0000000003", []byte("secret"), session.Ephemeral, zk.WorldACL(zk.PermWrite|zk.PermDelete))
+		_, err := other.Create(s.Context(), dir+"/x-lock-0000000003", []byte("secret"),
+			session.Ephemeral, zk.WorldACL(zk.PermWrite|zk.PermDelete))
 		require.NoError(s, err)
-		s.Server.Inject(fault.Answer(fault.CodeNoNode).Op(fault.OpGetData).Path(dir + "/_c_1-*")) // deleted since the list
+		// One was deleted since the list.
+		s.Server.Inject(fault.Answer(fault.CodeNoNode).Op(fault.OpGetData).Path(dir + "/_c_1-*"))
 		line, err := locktest.Queue(s.Context(), c.Client, dir)
 		require.NoError(s, err)
 		require.Len(s, line, 3)
@@ -102,8 +105,10 @@ func TestQueueShowsForeignClientsAndWhatTheirNamesTell(t *testing.T) {
 		require.Equal(s, other.ID(), line[0].Session)
 		require.Empty(s, line[1].Owner, "nothing that a terminal could stumble over")
 		require.Equal(s, "\x00\x01", string(line[1].Data))
-		require.Equal(s, admin.Contender{Node: dir + "/x-lock-0000000003", Kind: "mutex"}, line[2], "unreadable: what its name tells")
-		require.ErrorIs(s, admin.Evict(s.Context(), c.Client, dir, 0), zk.ErrNoNode, "the token that it seems to have is nobody's")
+		require.Equal(s, admin.Contender{Node: dir + "/x-lock-0000000003", Kind: "mutex"}, line[2],
+			"unreadable: what its name tells")
+		require.ErrorIs(s, admin.Evict(s.Context(), c.Client, dir, 0), zk.ErrNoNode,
+			"the token that it seems to have is nobody's")
 		require.ErrorIs(s, admin.Evict(s.Context(), c.Client, dir, -1), zk.ErrNoNode)
 		require.Len(s, s.Server.Children(dir), 5)
 	})
@@ -136,7 +141,8 @@ func TestQueueAsksAMajority(t *testing.T) {
 	})
 }
 
-// A semaphore whose directory is deleted between the list and the read of its size has an empty queue.
+// A semaphore whose directory is deleted between the list and the read of its size has an empty
+// queue.
 func TestQueueOfADirectoryThatGoesMeanwhile(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -171,12 +177,17 @@ func TestBreakRemovesTheRightContenderAndItsHolderHearsOfIt(t *testing.T) {
 				require.Equal(s, zklock.ErrNodeDeleted, loss.Cause)
 				require.LessOrEqual(s, loss.At.Sub(began), time.Second)
 				require.Equal(s, line[1].Token, first.Get(s).Token())
-				require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, dir, h.Token()), zk.ErrNoNode, "it is gone")
-				require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, fmt.Sprintf("/%05000d", 0), h.Token()), zk.ErrNoNode)
+				require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, dir, h.Token()),
+					zk.ErrNoNode, "it is gone")
+				tooLong := fmt.Sprintf("/%05000d", 0)
+				require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, tooLong, h.Token()),
+					zk.ErrNoNode)
 				require.NoError(s, first.Hold.Err())
 
-				require.NoError(s, admin.Evict(s.Context(), operator.Client, dir, line[2].Token), "a waiter")
-				s.Until(time.Second, "it queues again", func() bool { return len(s.Server.Children(dir)) == 2 })
+				require.NoError(s, admin.Evict(s.Context(), operator.Client, dir, line[2].Token),
+					"a waiter")
+				s.Until(time.Second, "it queues again",
+					func() bool { return len(s.Server.Children(dir)) == 2 })
 				require.False(s, second.Over())
 				s.Unlock(first.Hold)
 				require.Greater(s, second.Get(s).Token(), line[2].Token)
@@ -193,12 +204,14 @@ func TestBreakWhoseReplyIsLostSaysThatItMayHaveBeenDone(t *testing.T) {
 		dir, a, operator := s.Dir("/l"), s.Client(), s.Client()
 		h := s.Lock(a.Mutex(dir))
 		s.Server.Inject(fault.CloseAfter().Op(fault.OpDelete).Session(operator.SessionID()).Once())
-		require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, dir, h.Token()), zklock.ErrUnknownOutcome)
+		require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, dir, h.Token()),
+			zklock.ErrUnknownOutcome)
 		require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, dir, h.Token()), zk.ErrNoNode)
 	})
 }
 
-// Each contender is judged among those of its own family of kinds, wherever the others are in the list.
+// Each contender is judged among those of its own family of kinds, wherever the others are in the
+// list.
 func TestQueueJudgesEachContenderAmongItsOwnKind(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c, other := s.Dir("/l"), s.Client(), s.Stranger()
@@ -208,11 +221,13 @@ func TestQueueJudgesEachContenderAmongItsOwnKind(t *testing.T) {
 		s.Plant(other, dir+"/x-lock-0000000003")
 		s.Plant(other, dir+"/x-__WRIT__0000000004")
 		s.Plant(other, dir+"/x-__READ__0000000005")
-		require.Equal(s, []string{"semaphore 3", "mutex!", "read!", "mutex", "write", "read"}, lineOf(s, c, dir))
+		require.Equal(s, []string{"semaphore 3", "mutex!", "read!", "mutex", "write", "read"},
+			lineOf(s, c, dir))
 		page, err := admin.ReadQueue(s.Context(), c.Client, dir, 1, 2)
 		require.NoError(s, err)
 		require.Equal(s, "semaphore", page.Kind)
-		require.Equal(s, []int{2, 4, 1, 2}, []int{page.Holding, page.Waiting, page.From, len(page.Contenders)})
+		require.Equal(s, []int{2, 4, 1, 2},
+			[]int{page.Holding, page.Waiting, page.From, len(page.Contenders)})
 		require.Equal(s, "mutex", page.Contenders[0].Kind)
 		for _, from := range []int{6, 1000} {
 			page, err = admin.ReadQueue(s.Context(), c.Client, dir, from, 2)

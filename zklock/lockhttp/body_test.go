@@ -26,6 +26,11 @@ func TestARequestWaitsForAsLongAsTheMiddlewareOrItsLockSays(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
 		theirs := locktest.Lock(t, other.Mutex("/locks/approve/k"))
+		longer := []zklock.LockOption{zklock.WithMaxWait(time.Hour)}
+		both := []zklock.LockOption{
+			zklock.WithMaxHold(time.Hour),
+			zklock.WithMaxWait(40 * time.Second),
+		}
 		for _, k := range []struct {
 			wait time.Duration
 			opts []zklock.LockOption
@@ -34,25 +39,29 @@ func TestARequestWaitsForAsLongAsTheMiddlewareOrItsLockSays(t *testing.T) {
 			{10 * time.Second, nil, 10 * time.Second},
 			{10 * time.Second, []zklock.LockOption{zklock.WithMaxWait(time.Second)}, time.Second},
 			{10 * time.Second, []zklock.LockOption{zklock.WithMaxWait(0)}, 0},
-			{10 * time.Second, []zklock.LockOption{zklock.WithMaxWait(time.Hour)}, 10 * time.Second},
+			{10 * time.Second, longer, 10 * time.Second},
 			{10 * time.Second, []zklock.LockOption{zklock.WithLocalHandoff()}, 10 * time.Second},
-			{time.Hour, []zklock.LockOption{zklock.WithMaxHold(time.Hour), zklock.WithMaxWait(40 * time.Second)}, 40 * time.Second},
+			{time.Hour, both, 40 * time.Second},
 		} {
 			began := time.Now()
-			answer := ask(lockhttp.Middleware(k.wait, byKey(c, k.opts...))(ok), post(context.Background(), "k"))
+			answer := ask(lockhttp.Middleware(k.wait, byKey(c, k.opts...))(ok),
+				post(context.Background(), "k"))
 			require.Equal(t, http.StatusConflict, answer.StatusCode)
 			require.Equal(t, k.want, time.Since(began))
 		}
 		locktest.Unlock(t, theirs)
-		require.PanicsWithValue(t, "lockhttp: wait 0s: is not positive", func() { lockhttp.Middleware(0, byKey(c)) })
+		require.PanicsWithValue(t, "lockhttp: wait 0s: is not positive",
+			func() { lockhttp.Middleware(0, byKey(c)) })
 	})
 }
 
-// net/http reads on, and so notices the end of the connection, when the request's body has been read.
+// net/http reads on, and so notices the end of the connection, when the request's body has been
+// read.
 func TestAClientThatHangsUpWithItsBodyUnreadLeavesTheLine(t *testing.T) {
 	zoo := zktest.Run(t)
 	c := locktest.Dial(t, zoo, zklock.WithSessionTimeout(20*time.Second))
-	defer locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/approve/k"))) // before the server is closed, which waits for its handlers
+	// The lock is released before the server is closed, which waits for its handlers.
+	defer locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/approve/k")))
 	srv := httptest.NewServer(lockhttp.Middleware(time.Hour, byKey(c))(ok))
 	t.Cleanup(srv.Close)
 	const clients = 50
@@ -61,16 +70,20 @@ func TestAClientThatHangsUpWithItsBodyUnreadLeavesTheLine(t *testing.T) {
 		conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 		require.NoError(t, err)
 		defer conn.Close()
-		_, err = fmt.Fprint(conn, "POST /?key=k HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody")
+		_, err = fmt.Fprint(conn,
+			"POST /?key=k HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody")
 		require.NoError(t, err)
 		conns = append(conns, conn)
 	}
 	ctx := locktest.Soon(t)
-	require.NoError(t, zoo.Await(ctx, func() bool { return len(zoo.Children("/locks/approve/k")) == 1+clients }))
+	require.NoError(t,
+		zoo.Await(ctx, func() bool { return len(zoo.Children("/locks/approve/k")) == 1+clients }))
 	for _, conn := range conns {
 		require.NoError(t, conn.Close())
 	}
-	require.NoError(t, zoo.Await(ctx, func() bool { return len(zoo.Children("/locks/approve/k")) == 1 }), "they wait still")
+	require.NoError(t,
+		zoo.Await(ctx, func() bool { return len(zoo.Children("/locks/approve/k")) == 1 }),
+		"they wait still")
 }
 
 func TestTheHandlerReadsTheBodyAsItWasSent(t *testing.T) {
@@ -94,6 +107,9 @@ func TestTheHandlerReadsTheBodyAsItWasSent(t *testing.T) {
 	})
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
+	text := func(s string) io.Reader { return strings.NewReader(s) }
+	xs := func(n int) io.Reader { return strings.NewReader(strings.Repeat("x", n)) }
+	unsized := io.MultiReader(text("some body"))
 	for name, k := range map[string]struct {
 		path   string
 		body   io.Reader
@@ -102,15 +118,16 @@ func TestTheHandlerReadsTheBodyAsItWasSent(t *testing.T) {
 		want   string
 	}{
 		"none":                {"/", nil, false, 200, "0  <nil> 0"},
-		"short":               {"/", strings.NewReader("some body"), false, 200, "9 some body <nil> 9"},
-		"of unknown length":   {"/", io.MultiReader(strings.NewReader("some body")), false, 200, "9 some body <nil> -1"},
-		"long":                {"/", strings.NewReader(strings.Repeat("x", 1<<20)), false, 200, "1048576 xxxxxxxxx <nil> 1048576"},
-		"just short enough":   {"/", strings.NewReader(strings.Repeat("x", 64<<10)), false, 200, "65536 xxxxxxxxx <nil> 65536"},
-		"asked for":           {"/", strings.NewReader("some body"), true, 200, "9 some body <nil> 9"},
-		"over a bound before": {"/bounded", strings.NewReader("some body"), false, 413, "som\n"},
+		"short":               {"/", text("some body"), false, 200, "9 some body <nil> 9"},
+		"of unknown length":   {"/", unsized, false, 200, "9 some body <nil> -1"},
+		"long":                {"/", xs(1 << 20), false, 200, "1048576 xxxxxxxxx <nil> 1048576"},
+		"just short enough":   {"/", xs(64 << 10), false, 200, "65536 xxxxxxxxx <nil> 65536"},
+		"asked for":           {"/", text("some body"), true, 200, "9 some body <nil> 9"},
+		"over a bound before": {"/bounded", text("some body"), false, 413, "som\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req, err := http.NewRequestWithContext(locktest.Soon(t), http.MethodPost, srv.URL+k.path+"?key=k", k.body)
+			req, err := http.NewRequestWithContext(locktest.Soon(t), http.MethodPost,
+				srv.URL+k.path+"?key=k", k.body)
 			require.NoError(t, err)
 			if k.expect {
 				req.Header.Set("Expect", "100-continue")
@@ -129,7 +146,7 @@ func TestTheHandlerReadsTheBodyAsItWasSent(t *testing.T) {
 func TestARequestWhoseBodyBreaksOffGetsNoLock(t *testing.T) {
 	zoo := zktest.Run(t)
 	c := locktest.Dial(t, zoo)
-	srv := httptest.NewServer(lockhttp.Middleware(wait, byKey(c))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a handler without a body") })))
+	srv := httptest.NewServer(locked(c, never(t)))
 	t.Cleanup(srv.Close)
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 	require.NoError(t, err)
@@ -148,7 +165,15 @@ func TestAReadDeadlineDoesWhatItDoesWithoutTheLock(t *testing.T) {
 		c := locktest.Dial(t, srv)
 		const sent = `{"a":1}`
 		short := func() io.Reader { return strings.NewReader(sent) }
+		long := func() io.Reader { return strings.NewReader(strings.Repeat("x", 1<<20)) }
+		unsized := func() io.Reader { return io.MultiReader(short()) }
+		none := func() io.Reader { return nil }
 		all := func(body io.Reader) error { _, err := io.ReadAll(body); return err }
+		bytesOf := func(body io.Reader) error {
+			_, err := io.ReadFull(body, make([]byte, len(sent)))
+			return err
+		}
+		value := func(body io.Reader) error { return json.NewDecoder(body).Decode(new(any)) }
 		for name, k := range map[string]struct {
 			body func() io.Reader
 			read func(io.Reader) error
@@ -156,17 +181,19 @@ func TestAReadDeadlineDoesWhatItDoesWithoutTheLock(t *testing.T) {
 			want error // of the request's context, after the deadline
 		}{
 			"read to its end":           {short, all, false, nil},
-			"its bytes are read":        {short, func(body io.Reader) error { _, err := io.ReadFull(body, make([]byte, len(sent))); return err }, false, nil},
-			"one value is decoded":      {short, func(body io.Reader) error { return json.NewDecoder(body).Decode(new(any)) }, false, nil},
-			"a long one":                {func() io.Reader { return strings.NewReader(strings.Repeat("x", 1<<20)) }, all, false, nil},
-			"one of unknown length":     {func() io.Reader { return io.MultiReader(short()) }, all, false, nil},
+			"its bytes are read":        {short, bytesOf, false, nil},
+			"one value is decoded":      {short, value, false, nil},
+			"a long one":                {long, all, false, nil},
+			"one of unknown length":     {unsized, all, false, nil},
 			"a deadline after the body": {short, all, true, context.Canceled},
-			"a deadline without a body": {func() io.Reader { return nil }, all, false, context.Canceled},
+			"a deadline without a body": {none, all, false, context.Canceled},
 		} {
 			var ended error
 			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				limit := func() {
-					require.NoError(t, http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)), name)
+					deadline := time.Now().Add(time.Second)
+					err := http.NewResponseController(w).SetReadDeadline(deadline)
+					require.NoError(t, err, name)
 				}
 				if !k.late {
 					limit()
@@ -178,8 +205,9 @@ func TestAReadDeadlineDoesWhatItDoesWithoutTheLock(t *testing.T) {
 				time.Sleep(time.Minute)
 				ended = r.Context().Err()
 			})
-			for _, h := range []http.Handler{handler, lockhttp.Middleware(wait, byKey(c))(handler)} {
-				answer, err := start(t, &http.Server{Handler: h}).Post("http://memory/?key=k", "", k.body())
+			for _, h := range []http.Handler{handler, locked(c, handler)} {
+				client := start(t, &http.Server{Handler: h})
+				answer, err := client.Post("http://memory/?key=k", "", k.body())
 				require.NoError(t, err, name)
 				require.NoError(t, answer.Body.Close())
 				require.Equal(t, k.want, ended, name)

@@ -15,7 +15,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// One request at a time in the whole fleet, for each workflow; a second one waits for two seconds at most.
+// One request at a time in the whole fleet, for each workflow; a second one waits for two seconds
+// at most.
 func ExampleMiddleware() {
 	srv, err := zktest.Start() // stands for "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
@@ -28,14 +29,17 @@ func ExampleMiddleware() {
 	}
 	defer c.Close()
 
-	path := func(r *http.Request) string { return zklock.KeyPath("/locks/workflow-approve", r.PathValue("key")) }
+	path := func(r *http.Request) string {
+		return zklock.KeyPath("/locks/workflow-approve", r.PathValue("key"))
+	}
 	approve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hold, _ := zklock.HoldFrom(r.Context(), path(r)) // r.Context() ends when the lock is lost
 		fmt.Println("approving", r.PathValue("key"), "under", hold.Token() > 0)
 		w.WriteHeader(http.StatusNoContent)
 	})
 	lock := lockhttp.Middleware(2*time.Second, func(r *http.Request) (lockhttp.Do, error) {
-		return c.Mutex(path(r), zklock.WithMaxHold(10*time.Second), zklock.WithContainer()).Do, nil // the ensemble forgets keys that are not used any more
+		// The ensemble forgets keys that are not used any more.
+		return c.Mutex(path(r), zklock.WithMaxHold(10*time.Second), zklock.WithContainer()).Do, nil
 	})
 
 	mux := http.NewServeMux()
@@ -85,7 +89,8 @@ func ExampleStatusHandler() {
 	web := httptest.NewServer(mux)
 	defer web.Close()
 
-	answer, err := http.Get(web.URL + "/debug/locks?path=/locks/rebuild-index") // ?format=json for programs
+	// Programs ask for ?format=json.
+	answer, err := http.Get(web.URL + "/debug/locks?path=/locks/rebuild-index")
 	if err != nil {
 		log.Fatal(err)
 	}

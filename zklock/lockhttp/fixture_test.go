@@ -37,7 +37,21 @@ func post(ctx context.Context, key string) *http.Request {
 }
 
 // ok is a handler that has nothing to do.
-var ok = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })
+var ok = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNoContent)
+})
+
+// never returns a handler that must not be called.
+func never(t *testing.T) http.Handler {
+	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("a handler without a lock")
+	})
+}
+
+// locked returns h under the lock of a request's key. Requests wait for as long as they have to.
+func locked(c *zklock.Client, h http.Handler, opts ...zklock.LockOption) http.Handler {
+	return lockhttp.Middleware(wait, byKey(c, opts...))(h)
+}
 
 // pipes is a listener in memory, for servers in simulated time.
 type pipes struct {

@@ -12,17 +12,25 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// HealthHandler returns a handler for the probes of an orchestrator, to be mounted at /health/, say. A path that ends in
-// /live asks whether the process needs to be started again, any other one whether it is ready for work that needs locks:
+// HealthHandler returns a handler for the probes of an orchestrator, to be mounted at /health/,
+// say. A path that ends in /live asks whether the process needs to be started again. Any other path
+// asks whether it is ready for work that needs locks:
 //
-//	live   200 unless the Client was closed. It finds its way back to an ensemble by itself; a restart would not help.
-//	ready  200 while a server is connected, 503 otherwise. Locks that are held stay held for as long as the lease lasts.
+//	live   200 unless the Client was closed. It finds its way back to an ensemble by itself, so a
+//	       restart would not help.
+//	ready  200 while a server is connected, otherwise 503. Locks that are held stay held for as
+//	       long as the lease lasts.
 //
-// The answer is JSON: {"status": "ready", "state": "connected", "session": "0x…", "server": "zk1:2181",
-// "timeout_seconds": 10, "lease_seconds": 6.5, "why": "…"}, with status live, ready, not ready or closed. lease_seconds is
-// the time in which the ensemble can't end the session by itself, at least 0; it is not renewed while nothing is held. why is there
-// when the session is over.
-// It answers GET and HEAD, without I/O.
+// The answer is JSON:
+//
+//	{"status": "ready", "state": "connected", "session": "0x…", "server": "zk1:2181",
+//	 "timeout_seconds": 10, "lease_seconds": 6.5, "why": "…"}
+//
+// The status is live, ready, not ready or closed. lease_seconds is the time in which the ensemble
+// can't end the session by itself, at least 0. It is not renewed while nothing is held. why is
+// there when the session is over.
+//
+// The handler answers GET and HEAD, without I/O.
 func HealthHandler(c *zklock.Client) http.Handler {
 	c.SessionStatus() // panics now, and not at the first probe, for a nil Client
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,9 +64,15 @@ type health struct {
 	Why     string  `json:"why,omitempty"`
 }
 
+// healthOf returns the answer to a probe at now: one for /live if live is true, otherwise one for
+// readiness.
 func healthOf(s zklock.SessionStatus, live bool, now time.Time) health {
-	h := health{State: s.State.String(), Server: s.Server, Timeout: s.Timeout.Seconds(),
-		Lease: max(0, s.SafeUntil.Sub(now)).Seconds()}
+	h := health{
+		State:   s.State.String(),
+		Server:  s.Server,
+		Timeout: s.Timeout.Seconds(),
+		Lease:   max(0, s.SafeUntil.Sub(now)).Seconds(),
+	}
 	if s.ID != 0 {
 		h.Session = fmt.Sprintf("0x%x", uint64(s.ID))
 	}

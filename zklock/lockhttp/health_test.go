@@ -64,7 +64,8 @@ func TestHealthIsReadyWhileAServerIsConnectedAndLiveUntilTheClientIsClosed(t *te
 			require.Equal(t, "closed", answer["status"])
 			require.NotEmpty(t, answer["why"])
 		}
-		require.Equal(t, http.StatusMethodNotAllowed, ask(h, httptest.NewRequest(http.MethodDelete, "/live", nil)).StatusCode)
+		require.Equal(t, http.StatusMethodNotAllowed,
+			ask(h, httptest.NewRequest(http.MethodDelete, "/live", nil)).StatusCode)
 		require.Panics(t, func() { lockhttp.HealthHandler(nil) })
 	})
 }

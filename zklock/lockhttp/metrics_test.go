@@ -43,7 +43,8 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 	h := locktest.Lock(t, c.Mutex("/locks/a"))
 	time.Sleep(2 * time.Second)
 	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_count{zklock_lock_kind="mutex"} 1`)
-	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_oldest_seconds{zklock_lock_kind="mutex"} 2`)
+	require.Contains(t, scrape(t, metrics),
+		`zklock_lock_hold_oldest_seconds{zklock_lock_kind="mutex"} 2`)
 	_, _, err := c.Mutex("/locks/a").TryLock(locktest.Soon(t))
 	require.ErrorIs(t, err, zklock.ErrBusy)
 	waited := make(chan error, 1)
@@ -55,8 +56,10 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 	synctest.Wait()
 	require.Contains(t, scrape(t, metrics), `zklock_lock_wait_count{zklock_lock_kind="mutex"} 1`)
 	time.Sleep(3 * time.Second)
-	require.Contains(t, scrape(t, metrics), `zklock_lock_wait_oldest_seconds{zklock_lock_kind="mutex"} 3`)
-	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_oldest_seconds{zklock_lock_kind="mutex"} 5`)
+	require.Contains(t, scrape(t, metrics),
+		`zklock_lock_wait_oldest_seconds{zklock_lock_kind="mutex"} 3`)
+	require.Contains(t, scrape(t, metrics),
+		`zklock_lock_hold_oldest_seconds{zklock_lock_kind="mutex"} 5`)
 	cancel()
 	require.ErrorIs(t, <-waited, context.Canceled)
 	locktest.Unlock(t, h)
@@ -77,7 +80,9 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 	_, inner, err := m.Lock(outer.Context())
 	require.NoError(t, err)
 	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_count{zklock_lock_kind="mutex"} 1`)
-	require.Contains(t, scrape(t, metrics), `zklock_session_changes_total{zklock_session_state="disconnected"} 0`) // as well
+	// This series is there as well.
+	require.Contains(t, scrape(t, metrics),
+		`zklock_session_changes_total{zklock_session_state="disconnected"} 0`)
 	locktest.Unlock(t, inner)
 	locktest.Unlock(t, outer)
 
@@ -137,6 +142,14 @@ func TestOneHandlerShowsTheHoldsAndWaitsOfAllClients(t *testing.T) {
 func TestMetricsTellWhatHappensToLocks(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		text := scrape(t, live(t, srv))
+		const (
+			wait    = "zklock_lock_wait_duration_seconds"
+			hold    = "zklock_lock_hold_duration_seconds"
+			changes = "zklock_session_changes_total"
+			ofMutex = `zklock_lock_kind="mutex"`
+			done    = `zklock_lock_end="released",` + ofMutex
+			closed  = `error_type="closed",zklock_lock_end="closed",zklock_lock_kind="semaphore"`
+		)
 		for _, want := range []string{
 			`zklock_lock_wait_count{zklock_lock_kind="mutex"} 0`,
 			`zklock_lock_wait_oldest_seconds{zklock_lock_kind="mutex"} 0`,
@@ -144,18 +157,19 @@ func TestMetricsTellWhatHappensToLocks(t *testing.T) {
 			`zklock_lock_hold_count{zklock_lock_kind="mutex"} 0`,
 			`zklock_lock_hold_count{zklock_lock_kind="read"} 0`,
 			`zklock_lock_hold_count{zklock_lock_kind="semaphore"} 0`,
-			`zklock_lock_wait_duration_seconds_count{zklock_lock_kind="mutex"} 5`,
-			`zklock_lock_wait_duration_seconds_count{error_type="busy",zklock_lock_kind="mutex"} 1`,
-			`zklock_lock_wait_duration_seconds_count{error_type="canceled",zklock_lock_kind="mutex"} 1`,
-			`zklock_lock_hold_duration_seconds_bucket{zklock_lock_end="released",zklock_lock_kind="mutex",le="1"} 2`,
-			`zklock_lock_hold_duration_seconds_bucket{zklock_lock_end="released",zklock_lock_kind="mutex",le="5"} 3`,
-			`zklock_lock_hold_duration_seconds_bucket{zklock_lock_end="released",zklock_lock_kind="mutex",le="+Inf"} 3`,
-			`zklock_lock_hold_duration_seconds_sum{zklock_lock_end="released",zklock_lock_kind="mutex"} 5`,
-			`zklock_lock_hold_duration_seconds_count{error_type="closed",zklock_lock_end="closed",zklock_lock_kind="semaphore"} 1`,
+			wait + `_count{` + ofMutex + `} 5`,
+			wait + `_count{error_type="busy",` + ofMutex + `} 1`,
+			wait + `_count{error_type="canceled",` + ofMutex + `} 1`,
+			hold + `_bucket{` + done + `,le="1"} 2`,
+			hold + `_bucket{` + done + `,le="5"} 3`,
+			hold + `_bucket{` + done + `,le="+Inf"} 3`,
+			hold + `_sum{` + done + `} 5`,
+			hold + `_count{` + closed + `} 1`,
 			`zklock_lock_losses_total{error_type="session_expired",zklock_lock_kind="mutex"} 1`,
-			`zklock_lock_losses_total{error_type="node_deleted",zklock_lock_kind="mutex"} 0`, // or its first increase were none
-			`zklock_session_changes_total{zklock_session_state="connected"} 2`,
-			`zklock_session_changes_total{error_type="session_expired",zklock_session_state="over"} 1`,
+			// Without this series, the first loss would not be an increase.
+			`zklock_lock_losses_total{error_type="node_deleted",zklock_lock_kind="mutex"} 0`,
+			changes + `{zklock_session_state="connected"} 2`,
+			changes + `{error_type="session_expired",zklock_session_state="over"} 1`,
 			`zklock_session_count 0`,
 			"# TYPE zklock_lock_wait_duration_seconds histogram",
 			"# TYPE zklock_lock_losses_total counter",
@@ -163,7 +177,8 @@ func TestMetricsTellWhatHappensToLocks(t *testing.T) {
 		} {
 			require.True(t, strings.Contains(text, want+"\n"), want)
 		}
-		require.Regexp(t, `(?m)^zklock_lock_retries_total{error_type="(session_expired|node_deleted)",zklock_lock_kind="mutex"} 1$`, text)
+		require.Regexp(t, `(?m)^zklock_lock_retries_total`+
+			`{error_type="(session_expired|node_deleted)",zklock_lock_kind="mutex"} 1$`, text)
 		require.NotContains(t, text, "/locks", "no path")
 	})
 }
@@ -188,13 +203,15 @@ func TestMetricsAreInTheTextFormat(t *testing.T) {
 			require.False(t, seen[series], "twice: %s", series)
 			seen[series] = true
 		}
-		require.Equal(t, http.StatusMethodNotAllowed, ask(metrics, httptest.NewRequest(http.MethodPost, "/metrics", nil)).StatusCode)
+		require.Equal(t, http.StatusMethodNotAllowed,
+			ask(metrics, httptest.NewRequest(http.MethodPost, "/metrics", nil)).StatusCode)
 	})
 }
 
 var (
 	metricName = regexp.MustCompile(`\bzklock_(lock|session)_[a-z_]+`)
-	labelName  = regexp.MustCompile(`\b(zklock_lock_kind|zklock_lock_end|zklock_session_state|error_type|le)\b`)
+	labelName  = regexp.MustCompile(`\b(zklock_lock_kind|zklock_lock_end|` +
+		`zklock_session_state|error_type|le)\b`)
 	labelValue = regexp.MustCompile(`([a-z_]+)!?=~?"([a-z_]+)"`)
 )
 

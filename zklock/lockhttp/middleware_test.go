@@ -54,60 +54,71 @@ func TestRequestsOfOneKeyEnterOneByOneAndOthersSideBySide(t *testing.T) {
 		most.Range(func(key, n any) bool { t.Errorf("%v: %v at once", key, n); return true })
 		require.EqualValues(t, 20, total.Load())
 		took := time.Since(began)
-		require.True(t, took >= 10*time.Second && took < 11*time.Second, "ten of each key, both keys at once: %v", took)
+		require.True(t, took >= 10*time.Second && took < 11*time.Second,
+			"ten of each key, both keys at once: %v", took)
 	})
 }
 
 func TestABusyLockIsAConflictAndSaysWhenToComeBack(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
-		theirs := locktest.Lock(t, other.Mutex(zklock.KeyPath("/locks/approve", "secret"), zklock.WithOwner("somebody")))
+		theirs := locktest.Lock(t,
+			other.Mutex(zklock.KeyPath("/locks/approve", "secret"), zklock.WithOwner("somebody")))
 		for _, opts := range [][]zklock.LockOption{{zklock.WithMaxWait(0)}, nil} {
-			answer := ask(lockhttp.Middleware(2*time.Second, byKey(c, opts...))(ok), post(context.Background(), "secret"))
+			answer := ask(lockhttp.Middleware(2*time.Second, byKey(c, opts...))(ok),
+				post(context.Background(), "secret"))
 			require.Equal(t, http.StatusConflict, answer.StatusCode)
 			require.Equal(t, "1", answer.Header.Get("Retry-After"))
 			body, err := io.ReadAll(answer.Body)
 			require.NoError(t, err)
-			require.Equal(t, "busy: another request is being worked on\n", string(body), "and nothing of path, key or holder")
+			require.Equal(t, "busy: another request is being worked on\n", string(body),
+				"and nothing of path, key or holder")
 			require.True(t, strings.HasPrefix(answer.Header.Get("Content-Type"), "text/plain"))
 		}
 		// The request's own deadline is no other answer, for who waits in line.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		require.Equal(t, http.StatusConflict, ask(lockhttp.Middleware(wait, byKey(c))(ok), post(ctx, "secret")).StatusCode)
+		require.Equal(t, http.StatusConflict,
+			ask(locked(c, ok), post(ctx, "secret")).StatusCode)
 		locktest.Unlock(t, theirs)
 		synctest.Wait() // for the znode of the one that gave up, which goes in the background
-		require.Equal(t, http.StatusNoContent, ask(lockhttp.Middleware(wait, byKey(c, zklock.WithMaxWait(0)))(ok), post(context.Background(), "secret")).StatusCode)
+		answer := ask(locked(c, ok, zklock.WithMaxWait(0)), post(context.Background(), "secret"))
+		require.Equal(t, http.StatusNoContent, answer.StatusCode)
 	})
 }
 
 func TestAnEnsembleThatCannotBeReachedIsUnavailable(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
-		never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a handler without a lock") })
 		srv.Leader().Down()
+		maxWait := func(d time.Duration) []zklock.LockOption {
+			return []zklock.LockOption{zklock.WithMaxWait(d)}
+		}
 		for name, k := range map[string]struct {
 			wait  time.Duration
 			opts  []zklock.LockOption
 			limit time.Duration // of the request
 		}{
 			"the wait":            {time.Second, nil, time.Hour},
-			"no waiting in line":  {time.Second, []zklock.LockOption{zklock.WithMaxWait(0)}, time.Hour},
-			"the lock's wait":     {time.Hour, []zklock.LockOption{zklock.WithMaxWait(time.Second)}, time.Hour},
+			"no waiting in line":  {time.Second, maxWait(0), time.Hour},
+			"the lock's wait":     {time.Hour, maxWait(time.Second), time.Hour},
 			"the request's limit": {time.Hour, nil, time.Second},
 		} {
 			ctx, cancel := context.WithTimeout(context.Background(), k.limit)
 			began := time.Now()
-			answer := ask(lockhttp.Middleware(k.wait, byKey(c, k.opts...))(never), post(ctx, "k"))
+			h := lockhttp.Middleware(k.wait, byKey(c, k.opts...))(never(t))
+			answer := ask(h, post(ctx, "k"))
 			cancel()
 			require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode, name)
 			require.Equal(t, "5", answer.Header.Get("Retry-After"), name)
 			require.Equal(t, time.Second, time.Since(began), name)
 		}
 		srv.Leader().Up()
-		require.Equal(t, http.StatusNoContent, ask(lockhttp.Middleware(wait, byKey(c))(ok), post(context.Background(), "k")).StatusCode)
+		answer := ask(locked(c, ok), post(context.Background(), "k"))
+		require.Equal(t, http.StatusNoContent, answer.StatusCode)
 		require.NoError(t, c.Close())
-		require.Equal(t, http.StatusServiceUnavailable, ask(lockhttp.Middleware(wait, byKey(c))(never), post(context.Background(), "k")).StatusCode)
+		answer = ask(locked(c, never(t)), post(context.Background(), "k"))
+		require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
 	})
 }
 
@@ -115,23 +126,27 @@ func TestARequestThatNamesNoLock(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
 		secret := errors.New("/secret/path of somebody")
+		missing := &lockhttp.Refusal{Status: 404, Text: "no such workflow"}
+		forbidden := fmt.Errorf("%w: %w", &lockhttp.Refusal{Status: 403}, secret)
+		fine := &lockhttp.Refusal{Status: 200, Text: "fine"}
+		const unnamed = "the request names no lock\n"
 		for name, k := range map[string]struct {
 			path   string
 			err    error
 			status int
 			body   string
 		}{
-			"the empty key":          {zklock.KeyPath("/locks", ""), nil, 400, "the request names no lock\n"},
-			"the empty path":         {"", nil, 400, "the request names no lock\n"},
-			"a relative path":        {"locks/a", nil, 400, "the request names no lock\n"},
-			"ZooKeeper's own":        {"/zookeeper/quota", nil, 400, "the request names no lock\n"},
-			"an error":               {"", secret, 400, "the request names no lock\n"},
-			"a refusal":              {"", &lockhttp.Refusal{Status: 404, Text: "no such workflow"}, 404, "no such workflow\n"},
-			"a wrapped refusal":      {"/l", fmt.Errorf("%w: %w", &lockhttp.Refusal{Status: 403}, secret), 403, "Forbidden\n"},
-			"a refusal that is none": {"/l", &lockhttp.Refusal{Status: 200, Text: "fine"}, 500, "Internal Server Error\n"},
+			"the empty key":          {zklock.KeyPath("/locks", ""), nil, 400, unnamed},
+			"the empty path":         {"", nil, 400, unnamed},
+			"a relative path":        {"locks/a", nil, 400, unnamed},
+			"ZooKeeper's own":        {"/zookeeper/quota", nil, 400, unnamed},
+			"an error":               {"", secret, 400, unnamed},
+			"a refusal":              {"", missing, 404, "no such workflow\n"},
+			"a wrapped refusal":      {"/l", forbidden, 403, "Forbidden\n"},
+			"a refusal that is none": {"/l", fine, 500, "Internal Server Error\n"},
 		} {
-			answer := ask(lockhttp.Middleware(wait, func(*http.Request) (lockhttp.Do, error) { return c.Mutex(k.path).Do, k.err })(ok),
-				post(context.Background(), "x"))
+			lock := func(*http.Request) (lockhttp.Do, error) { return c.Mutex(k.path).Do, k.err }
+			answer := ask(lockhttp.Middleware(wait, lock)(ok), post(context.Background(), "x"))
 			require.Equal(t, k.status, answer.StatusCode, name)
 			body, err := io.ReadAll(answer.Body)
 			require.NoError(t, err)
@@ -145,20 +160,22 @@ func TestALockThatCannotWorkIsTheServersFault(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
 		fail := func(opts ...zklock.LockOption) *http.Response {
-			return ask(lockhttp.Middleware(wait, byKey(c, opts...))(ok), post(context.Background(), "k"))
+			return ask(locked(c, ok, opts...), post(context.Background(), "k"))
 		}
 		require.Equal(t, 500, fail(zklock.WithMaxHold(-1)).StatusCode)
 		_, reader, err := c.RWMutex("/locks/approve/k").RLock(locktest.Soon(t))
 		require.NoError(t, err)
 		require.Equal(t, 500, fail().StatusCode, "another kind of lock")
 		locktest.Unlock(t, reader)
-		twice := lockhttp.Middleware(wait, byKey(c))(lockhttp.Middleware(wait, byKey(c))(ok))
+		twice := locked(c, locked(c, ok))
 		require.Equal(t, 500, ask(twice, post(context.Background(), "k")).StatusCode, "a deadlock")
-		twice = lockhttp.Middleware(wait, byKey(c))(lockhttp.Middleware(wait, byKey(c, zklock.WithReentrancy()))(ok))
+		twice = locked(c, locked(c, ok, zklock.WithReentrancy()))
 		require.Equal(t, 204, ask(twice, post(context.Background(), "k")).StatusCode)
-		require.Equal(t, 500, ask(lockhttp.Middleware(wait, func(*http.Request) (lockhttp.Do, error) {
+		closed := func(*http.Request) (lockhttp.Do, error) {
 			return c.Mutex("/closed", zklock.WithACL(zk.WorldACL(zk.PermRead)...)).Do, nil
-		})(ok), post(context.Background(), "k")).StatusCode, "access refused")
+		}
+		answer := ask(lockhttp.Middleware(wait, closed)(ok), post(context.Background(), "k"))
+		require.Equal(t, 500, answer.StatusCode, "access refused")
 	})
 }
 
@@ -166,22 +183,30 @@ func TestTheHandlersContext(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
 		type key struct{}
-		ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), key{}, "of the request"), time.Hour)
+		ctx := context.WithValue(context.Background(), key{}, "of the request")
+		ctx, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
 		left := errors.New("the client went away")
+		lose := func(h *zklock.Hold, _ func()) { require.NoError(t, srv.Delete(h.Node())) }
+		leaves := func(_ *zklock.Hold, leave func()) { leave() }
+		nothing := func(*zklock.Hold, func()) {}
+		down := func(*zklock.Hold, func()) { srv.Leader().Down() }
+		expire := func(*zklock.Hold, func()) {
+			require.NoError(t, srv.Expire(srv.Sessions()[0].ID))
+		}
 		for name, k := range map[string]struct {
 			end  func(h *zklock.Hold, leave func())
 			want error
 		}{
-			"the lock is lost":      {func(h *zklock.Hold, _ func()) { require.NoError(t, srv.Delete(h.Node())) }, zklock.ErrNodeDeleted},
-			"the client goes away":  {func(_ *zklock.Hold, leave func()) { leave() }, left},
-			"it takes too long":     {func(*zklock.Hold, func()) {}, zklock.ErrMaxHold},
-			"the ensemble is gone":  {func(*zklock.Hold, func()) { srv.Leader().Down() }, zklock.ErrLeaseExpired},
-			"the session is closed": {func(*zklock.Hold, func()) { require.NoError(t, srv.Expire(srv.Sessions()[0].ID)) }, zklock.ErrLost},
+			"the lock is lost":      {lose, zklock.ErrNodeDeleted},
+			"the client goes away":  {leaves, left},
+			"it takes too long":     {nothing, zklock.ErrMaxHold},
+			"the ensemble is gone":  {down, zklock.ErrLeaseExpired},
+			"the session is closed": {expire, zklock.ErrLost},
 		} {
 			served := false
 			request, leave := context.WithCancelCause(ctx)
-			h := lockhttp.Middleware(wait, byKey(c, zklock.WithMaxHold(15*time.Second)))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				served = true
 				hold, held := zklock.HoldFrom(r.Context(), "/locks/approve/k")
 				require.True(t, held, name)
@@ -195,11 +220,13 @@ func TestTheHandlersContext(t *testing.T) {
 				<-r.Context().Done()
 				require.ErrorIs(t, context.Cause(r.Context()), k.want, name)
 				w.WriteHeader(http.StatusTeapot)
-			}))
+			})
+			h := locked(c, handler, zklock.WithMaxHold(15*time.Second))
 			answer := ask(h, post(request, "k"))
 			leave(nil)
 			require.True(t, served, name)
-			require.Equal(t, http.StatusTeapot, answer.StatusCode, "%s: the handler's answer is not replaced", name)
+			require.Equal(t, http.StatusTeapot, answer.StatusCode,
+				"%s: the handler's answer is not replaced", name)
 			srv.Leader().Up()
 			_, err := c.Session(locktest.Soon(t))
 			require.NoError(t, err)
@@ -215,7 +242,7 @@ func TestAPanicGoesOnUnchangedAndReleases(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
 		for _, what := range []any{http.ErrAbortHandler, "something else"} {
-			h := lockhttp.Middleware(wait, byKey(c))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			h := locked(c, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				require.Len(t, c.Status().Holds, 1)
 				panic(what)
 			}))
@@ -235,12 +262,12 @@ func TestAClientThatGoesAwayWhileItWaitsLeavesTheLine(t *testing.T) {
 		theirs := locktest.Lock(t, other.Mutex("/locks/approve/k"))
 		ctx, cancel := context.WithCancel(context.Background())
 		answer := make(chan *http.Response, 1)
-		never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a handler without a lock") })
-		go func() { answer <- ask(lockhttp.Middleware(wait, byKey(c))(never), post(ctx, "k")) }()
+		go func() { answer <- ask(locked(c, never(t)), post(ctx, "k")) }()
 		time.Sleep(time.Second)
 		require.Len(t, srv.Children("/locks/approve/k"), 2)
 		cancel()
-		require.Equal(t, http.StatusServiceUnavailable, (<-answer).StatusCode, "should there be somebody to read it: not 200")
+		require.Equal(t, http.StatusServiceUnavailable, (<-answer).StatusCode,
+			"should there be somebody to read it: not 200")
 		synctest.Wait()
 		require.Len(t, srv.Children("/locks/approve/k"), 1)
 		require.Empty(t, c.Status().Waits)
@@ -312,7 +339,8 @@ func TestALockThatReturnsWithoutTheHandlerIsTheServersFault(t *testing.T) {
 		h := lockhttp.Middleware(wait, func(*http.Request) (lockhttp.Do, error) {
 			return func(context.Context, func(context.Context) error) error { return err }, nil
 		})(ok)
-		require.Equal(t, http.StatusInternalServerError, ask(h, post(context.Background(), "k")).StatusCode)
+		require.Equal(t, http.StatusInternalServerError,
+			ask(h, post(context.Background(), "k")).StatusCode)
 	}
 }
 

@@ -37,7 +37,7 @@ type pageData struct {
 	view
 	CSS     template.CSS
 	Process string
-	Refresh int    // seconds; 0: never
+	Refresh int    // seconds; 0 means never
 	Wanted  string // the path whose queue is asked for
 }
 
@@ -54,10 +54,10 @@ func (v view) html(refresh int) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Connected says whether the session's servers can be reached.
+// Connected reports whether the session's servers can be reached.
 func (d pageData) Connected() bool { return d.Session.connected }
 
-// links is a lock's paths, with what the links to them carry on.
+// links are a lock's paths, with the parameter that the links to them keep.
 type links struct {
 	Paths   []string
 	Refresh int
@@ -71,14 +71,16 @@ func (d pageData) Linked(l lockView) links {
 	return links{l.Paths, d.Refresh}
 }
 
-// InLine is how many stand in the queue.
+// InLine returns how many contenders are in the queue.
 func (d pageData) InLine() int { return d.Queue.Holding + d.Queue.Waiting }
 
-// First and Last are the positions of the contenders that are shown.
+// First returns the position of the first contender that is shown.
 func (d pageData) First() int { return d.Queue.Line[0].Position }
-func (d pageData) Last() int  { return d.Queue.Line[len(d.Queue.Line)-1].Position }
 
-// Earlier and Later are where the pages before and behind begin; -1: there is none.
+// Last returns the position of the last contender that is shown.
+func (d pageData) Last() int { return d.Queue.Line[len(d.Queue.Line)-1].Position }
+
+// Earlier returns where the page before this one begins, or -1 if there is none.
 func (d pageData) Earlier() int {
 	if d.from == 0 {
 		return -1
@@ -86,6 +88,7 @@ func (d pageData) Earlier() int {
 	return max(0, min(d.from, d.InLine())-queueRows)
 }
 
+// Later returns where the page behind this one begins, or -1 if there is none.
 func (d pageData) Later() int {
 	if d.from+queueRows >= d.InLine() {
 		return -1
@@ -104,18 +107,21 @@ var process = sync.OnceValue(func() string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") }
 
-// age is a time that has passed, in two units at most. One by another clock may lie ahead: then
-// none has.
+// age returns how much time has passed since a time, in two units at most. If since is by another
+// clock, it may be later than now: then no time has passed.
 func age(now, since time.Time) string { return rough(max(now.Sub(since), 0)) }
 
-// left is how long a lease lasts.
+// left returns how long a lease lasts from now on.
 func left(now, until time.Time) template.HTML {
-	if d := until.Sub(now); d > 0 {
-		return template.HTML(`<span class="good">safe</span> <span class="n">for ` + rough(d) + `</span>`)
+	d := until.Sub(now)
+	if d <= 0 {
+		return `<span class="bad">over</span>`
 	}
-	return `<span class="bad">over</span>`
+	text := `<span class="good">safe</span> <span class="n">for ` + rough(d) + `</span>`
+	return template.HTML(text)
 }
 
+// rough returns a duration in two units at most.
 func rough(d time.Duration) string {
 	switch {
 	case d < 10*time.Second:
@@ -130,7 +136,8 @@ func rough(d time.Duration) string {
 	return strconv.Itoa(int(d.Hours())/24) + " d " + strconv.Itoa(int(d.Hours())%24) + " h"
 }
 
-// fromOf reads how many contenders stand before the first that is asked for.
+// fromOf reads how many contenders are before the first that is asked for. It returns false if text
+// is not such a number.
 func fromOf(text string) (int, bool) {
 	if text == "" {
 		return 0, true
@@ -142,7 +149,8 @@ func fromOf(text string) (int, bool) {
 // maxRefresh is in seconds.
 const maxRefresh = 3600
 
-// refreshOf reads a number of seconds; false: it is none that makes sense.
+// refreshOf reads a number of seconds. It returns false if text is not a number from 1 to
+// maxRefresh.
 func refreshOf(text string) (int, bool) {
 	if text == "" {
 		return 0, true

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/tests/locktest"
-	"github.com/zklock/locker/zklock/lockhttp"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -20,13 +19,15 @@ func TestUploadsUnderALockLeaveNoTemporaryFiles(t *testing.T) {
 	t.Setenv("TMPDIR", dir)
 	written := make(chan int, 1)
 	c := locktest.Dial(t, zktest.Run(t))
-	srv := httptest.NewServer(lockhttp.Middleware(wait, byKey(c))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		err := r.ParseMultipartForm(1 << 10)
 		files, _ := filepath.Glob(dir + "/multipart-*")
-		if written <- len(files); err != nil {
+		written <- len(files)
+		if err != nil {
 			panic(err)
 		}
-	})))
+	})
+	srv := httptest.NewServer(locked(c, handler))
 	var b bytes.Buffer
 	m := multipart.NewWriter(&b)
 	f, err := m.CreateFormFile("f", "big")
@@ -48,9 +49,8 @@ func TestMiddlewareAroundTheLockSeesThePatternAndThePathsValues(t *testing.T) {
 	c := locktest.Dial(t, zktest.Run(t))
 	mux := http.NewServeMux()
 	mux.HandleFunc("/orders/{id}", func(http.ResponseWriter, *http.Request) {})
-	locked := lockhttp.Middleware(wait, byKey(c))(mux)
 	r := httptest.NewRequest(http.MethodGet, "/orders/7?key=k", nil)
-	locked.ServeHTTP(httptest.NewRecorder(), r)
+	locked(c, mux).ServeHTTP(httptest.NewRecorder(), r)
 	require.Equal(t, "/orders/{id}", r.Pattern)
 	require.Equal(t, "7", r.PathValue("id"))
 	require.NoError(t, r.Context().Err(), "the work's context is the handler's alone")

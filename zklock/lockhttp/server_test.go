@@ -24,9 +24,11 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// handlers has handlers under lock: one that answers and counts, one whose answer comes in parts, one that aborts, and one that
-// takes the connection over.
-func handlers(t *testing.T, lock func(http.Handler) http.Handler, served *atomic.Int32) http.Handler {
+// handlers has handlers under lock: one that answers and counts, one whose answer comes in parts,
+// one that aborts, and one that takes the connection over.
+func handlers(
+	t *testing.T, lock func(http.Handler) http.Handler, served *atomic.Int32,
+) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/short", lock(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		served.Add(1)
@@ -46,14 +48,17 @@ func handlers(t *testing.T, lock func(http.Handler) http.Handler, served *atomic
 			}
 		}
 	})))
-	mux.Handle("/abort", lock(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })))
+	mux.Handle("/abort", lock(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	})))
 	mux.Handle("/hijack", lock(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		if _, err := io.WriteString(conn, "HTTP/1.1 299 Hijacked\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"); err != nil {
+		const answer = "HTTP/1.1 299 Hijacked\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+		if _, err := io.WriteString(conn, answer); err != nil {
 			t.Error(err)
 		}
 		if err := conn.Close(); err != nil {
@@ -82,7 +87,8 @@ func TestBehindARealServer(t *testing.T) {
 		body, err := io.ReadAll(answer.Body)
 		require.NoError(t, err)
 		require.Equal(t, "done", string(body))
-		require.Empty(t, zoo.Children("/locks/approve/a"), "who has read the answer finds the lock free")
+		require.Empty(t, zoo.Children("/locks/approve/a"),
+			"who has read the answer finds the lock free")
 	}
 	require.EqualValues(t, 20, served.Load())
 
@@ -109,39 +115,45 @@ func TestBehindARealServer(t *testing.T) {
 	locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/approve/c")))
 }
 
-// The server's ReadTimeout runs from the request's begin, and the wait for the lock would use it up.
+// The server's ReadTimeout runs from the request's begin, and the wait for the lock would use it
+// up.
 func TestALongBodyCanBeReadAfterTheWait(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
 		read := make(chan error, 1)
-		h := lockhttp.Middleware(4*time.Second, byKey(c))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			n, err := io.Copy(io.Discard, r.Body)
 			if err == nil && n != 100<<10 {
 				err = io.ErrShortBuffer
 			}
 			read <- err
-		}))
+		})
+		h := lockhttp.Middleware(4*time.Second, byKey(c))(handler)
 		client := start(t, &http.Server{Handler: h, ReadTimeout: time.Second})
 		hold := locktest.Lock(t, c.Mutex("/locks/approve/k"))
 		time.AfterFunc(1500*time.Millisecond, func() { _ = hold.Unlock() })
-		answer, err := client.Post("http://memory/?key=k", "", bytes.NewReader(make([]byte, 100<<10)))
+		answer, err := client.Post("http://memory/?key=k", "",
+			bytes.NewReader(make([]byte, 100<<10)))
 		require.NoError(t, err)
 		require.NoError(t, answer.Body.Close())
 		require.NoError(t, <-read)
 	})
 }
 
-// net/http ends the contexts of all later requests on a connection whose read deadline has passed while a handler was at work.
+// net/http ends the contexts of all later requests on a connection whose read deadline has passed
+// while a handler was at work.
 func TestAClientIsNotKeptOnAConnectionWhoseRequestsAllEnd(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
 		var once sync.Once
-		h := lockhttp.Middleware(time.Second, byKey(c))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			once.Do(func() {
-				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+				deadline := time.Now().Add(200 * time.Millisecond)
+				_ = http.NewResponseController(w).SetReadDeadline(deadline)
 				time.Sleep(400 * time.Millisecond)
 			})
-		}))
+		})
+		h := lockhttp.Middleware(time.Second, byKey(c))(handler)
 		client := start(t, &http.Server{Handler: h})
 		client.Transport.(*http.Transport).DisableKeepAlives = false
 		defer client.CloseIdleConnections()
@@ -168,10 +180,16 @@ func TestAWaitThatTheServersWriteTimeoutLeavesNoTimeForIsRefused(t *testing.T) {
 			}
 			return byKey(c)(r)
 		})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
-		for limit, want := range map[time.Duration]int{0: 200, time.Second: 500, 2 * time.Second: 500, 3 * time.Second: 200} {
+		for limit, want := range map[time.Duration]int{
+			0:               200,
+			time.Second:     500,
+			2 * time.Second: 500,
+			3 * time.Second: 200,
+		} {
 			served.Store(0)
 			var told bytes.Buffer
-			client := start(t, &http.Server{Handler: h, WriteTimeout: limit, ErrorLog: log.New(&told, "", 0)})
+			client := start(t,
+				&http.Server{Handler: h, WriteTimeout: limit, ErrorLog: log.New(&told, "", 0)})
 			hold := locktest.Lock(t, c.Mutex("/locks/approve/k"))
 			released := time.AfterFunc(1500*time.Millisecond, func() {
 				if err := hold.Unlock(); err != nil {
@@ -183,11 +201,13 @@ func TestAWaitThatTheServersWriteTimeoutLeavesNoTimeForIsRefused(t *testing.T) {
 			require.NoError(t, answer.Body.Close())
 			require.Equal(t, want, answer.StatusCode, limit)
 			require.Equal(t, want == 200, served.Load() == 1, limit)
-			require.Equal(t, want == 500, strings.Contains(told.String(), "WriteTimeout"), told.String())
+			require.Equal(t, want == 500, strings.Contains(told.String(), "WriteTimeout"),
+				told.String())
 			if released.Stop() {
 				locktest.Unlock(t, hold)
 			}
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, "http://memory/", nil)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, "http://memory/",
+				nil)
 			require.NoError(t, err)
 			answer, err = client.Do(r)
 			require.NoError(t, err)
@@ -227,27 +247,33 @@ func request(t *testing.T, client *http.Client, path string) <-chan reply {
 func TestAServerThatShutsDownTurnsAwayWhoWaitsAndLetsWhoHoldsFinish(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
+		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Minute)
+			require.NoError(t, r.Context().Err())
+		})
 		mux := http.NewServeMux()
-		for _, route := range []string{"/a", "/b"} { // with a middleware each
-			mux.Handle(route, lockhttp.Middleware(wait, byKey(c))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				time.Sleep(time.Minute)
-				require.NoError(t, r.Context().Err())
-			})))
-		}
+		mux.Handle("/a", locked(c, handler))
+		mux.Handle("/b", locked(c, handler)) // with its own middleware
 		web := &http.Server{Handler: mux}
 		client := start(t, web)
 		began := time.Now()
 		holder := request(t, client, "/a?key=k")
 		time.Sleep(time.Second)
-		waiters := []<-chan reply{request(t, client, "/a?key=k"), request(t, client, "/b?key=k"), request(t, client, "/b?key=k")}
+		waiters := []<-chan reply{
+			request(t, client, "/a?key=k"),
+			request(t, client, "/b?key=k"),
+			request(t, client, "/b?key=k"),
+		}
 		time.Sleep(time.Second)
 		require.Len(t, c.Status().Waits, len(waiters))
 
 		require.NoError(t, web.Shutdown(t.Context()))
-		require.WithinDuration(t, began.Add(time.Minute), time.Now(), time.Second, "the server waits for the holder only")
+		require.WithinDuration(t, began.Add(time.Minute), time.Now(), time.Second,
+			"the server waits for the holder only")
 		for _, waiter := range waiters {
 			got := <-waiter
-			require.Equal(t, reply{503, "the server has given up the request\n", began.Add(2 * time.Second)}, got)
+			at := began.Add(2 * time.Second)
+			require.Equal(t, reply{503, "the server has given up the request\n", at}, got)
 		}
 		got := <-holder
 		require.Equal(t, reply{200, "", began.Add(time.Minute)}, got)
@@ -260,7 +286,10 @@ func TestARequestThatItsServerEndsHearsSo(t *testing.T) {
 		c := locktest.Dial(t, srv)
 		defer locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/approve/k")))
 		base, end := context.WithCancel(context.Background())
-		client := start(t, &http.Server{Handler: lockhttp.Middleware(wait, byKey(c))(ok), BaseContext: func(net.Listener) context.Context { return base }})
+		client := start(t, &http.Server{
+			Handler:     locked(c, ok),
+			BaseContext: func(net.Listener) context.Context { return base },
+		})
 		waiter := request(t, client, "/?key=k")
 		time.Sleep(time.Second)
 		end()
@@ -270,7 +299,8 @@ func TestARequestThatItsServerEndsHearsSo(t *testing.T) {
 	})
 }
 
-// The connection of HTTP/2 has other requests: one that its client cancels while it waits does not end it.
+// The connection of HTTP/2 has other requests: one that its client cancels while it waits does not
+// end it.
 func TestARequestThatIsCancelledEndsNoConnectionOfHTTP2(t *testing.T) {
 	srv := zktest.Run(t)
 	c := locktest.Dial(t, srv)
@@ -292,10 +322,13 @@ func TestARequestThatIsCancelledEndsNoConnectionOfHTTP2(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	waits := make(chan error, 1)
 	go func() { waits <- post(ctx, "held") }()
-	require.NoError(t, srv.Await(locktest.Soon(t), func() bool { return len(srv.Children("/locks/approve/held")) == 2 }))
+	inLine := func(n int) func() bool {
+		return func() bool { return len(srv.Children("/locks/approve/held")) == n }
+	}
+	require.NoError(t, srv.Await(locktest.Soon(t), inLine(2)))
 	cancel()
 	require.ErrorIs(t, <-waits, context.Canceled)
-	require.NoError(t, srv.Await(locktest.Soon(t), func() bool { return len(srv.Children("/locks/approve/held")) == 1 }))
+	require.NoError(t, srv.Await(locktest.Soon(t), inLine(1)))
 	reused := false
 	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }}
 	require.NoError(t, post(httptrace.WithClientTrace(t.Context(), trace), "free"))

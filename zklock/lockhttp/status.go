@@ -19,7 +19,8 @@ import (
 const queueTime = 3 * time.Second
 
 const (
-	// maxRows bounds what is shown of each list of this process's own; the totals are always told.
+	// maxRows bounds how many of this process's holds, and of its waits, are shown. The totals are
+	// always shown.
 	maxRows = 1000
 	// queueRows is how many contenders a page of a queue has.
 	queueRows = 200
@@ -29,16 +30,20 @@ const (
 )
 
 // StatusHandler returns a read-only page for operators, to be mounted at /debug/locks, say, or
-// below any other path: the session and its lease, what this process holds and waits for, and, with
-// ?path=/locks/x, the queue of any lock as the ensemble has it, 200 contenders a page: &from=200 is
-// the second. JSON instead of HTML comes with ?format=json or a request that accepts
-// application/json and not text/html; ?refresh=5 has a browser load the page again every 5 seconds.
+// below any other path. It shows the session and its lease, and the first 1000 of what this process
+// holds and waits for. Parameters:
+//   - ?path=/locks/x adds the queue of any lock as the ensemble has it, 200 contenders a page;
+//     &from=200 is the second page.
+//   - ?format=json answers with JSON instead of HTML. So does a request that accepts
+//     application/json and not text/html.
+//   - ?refresh=5 lets a browser load the page again every 5 seconds.
 //
-// It answers GET and HEAD; 400 for a path that can't be a lock's, 503 when the queue could not be
-// read within 3 s: the rest is shown all the same, for it costs no I/O. It shows the first 1000 of
-// what this process holds and waits for. At most four queues are read at a time, with the bounds of
-// admin.ReadQueue; the others wait. The page needs no other file and no script, and lets the
-// browser load none; what others wrote into znodes is shown as text, and cut.
+// It answers GET and HEAD. It answers 400 for a path that can't be a lock's, and 503 if the queue
+// could not be read within 3 s. The rest is shown all the same, since it costs no I/O. At most four
+// queues are read at a time, with the bounds of admin.ReadQueue; other requests for a queue wait.
+//
+// The page needs no other file and no script, and lets the browser load none. Texts that others
+// wrote into znodes are shown as text, and cut.
 //
 // The names of locks, owners and hosts, and the data of contenders, are for operators: mount it
 // where only they get, as with net/http/pprof.
@@ -48,38 +53,24 @@ func StatusHandler(c *zklock.Client) http.Handler {
 		if !reads(w, r) {
 			return
 		}
-		query := r.URL.Query()
-		asJSON, ok := wantsJSON(r, query.Get("format"))
-		if !ok {
-			http.Error(w, `format: is neither "json" nor "html"`, http.StatusBadRequest)
+		asked, err := parseStatusRequest(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		refresh, ok := refreshOf(query.Get("refresh"))
-		if !ok {
-			http.Error(w, "refresh: is not a number of seconds between 1 and 3600", http.StatusBadRequest)
-			return
-		}
-		from, ok := fromOf(query.Get("from"))
-		if !ok {
-			http.Error(w, "from: is not a number of contenders", http.StatusBadRequest)
-			return
-		}
-		v, code, done := st.look(r.Context(), query.Get("path"), from)
+		v, code, done := st.view(r.Context(), asked)
 		defer done()
-		var body []byte
-		var err error
-		if asJSON {
-			w.Header().Set("Content-Type", "application/json")
-			body, err = queuejson.Marshal(v, "  ")
-		} else {
-			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			body, err = v.html(refresh)
-		}
+		body, err := asked.render(v)
 		if err != nil {
 			http.Error(w, "the status can't be shown: "+err.Error(), http.StatusInternalServerError)
 			return
 		}
 		h := w.Header()
+		if asked.asJSON {
+			h.Set("Content-Type", "application/json")
+		} else {
+			h.Set("Content-Type", "text/html; charset=utf-8")
+		}
 		h.Set("Cache-Control", "no-store")
 		h.Set("Vary", "Accept")
 		h.Set("Content-Security-Policy", policy)
@@ -93,7 +84,32 @@ func StatusHandler(c *zklock.Client) http.Handler {
 	})
 }
 
-// wantsJSON decides between the two formats; false: asked for another.
+// statusRequest is what a request asks StatusHandler for.
+type statusRequest struct {
+	asJSON  bool
+	path    string // of the queue, or "" for none
+	from    int    // how many of the queue's contenders are before the first to show
+	refresh int    // seconds; 0 means never
+}
+
+// parseStatusRequest reads the request's parameters. Its error is the answer's text.
+func parseStatusRequest(r *http.Request) (statusRequest, error) {
+	query := r.URL.Query()
+	asked := statusRequest{path: query.Get("path")}
+	var ok bool
+	if asked.asJSON, ok = wantsJSON(r, query.Get("format")); !ok {
+		return asked, errors.New(`format: is neither "json" nor "html"`)
+	}
+	if asked.refresh, ok = refreshOf(query.Get("refresh")); !ok {
+		return asked, errors.New("refresh: is not a number of seconds between 1 and 3600")
+	}
+	if asked.from, ok = fromOf(query.Get("from")); !ok {
+		return asked, errors.New("from: is not a number of contenders")
+	}
+	return asked, nil
+}
+
+// wantsJSON decides between the two formats. It returns ok = false if another one is asked for.
 func wantsJSON(r *http.Request, format string) (asJSON, ok bool) {
 	switch format {
 	case "json":
@@ -101,20 +117,30 @@ func wantsJSON(r *http.Request, format string) (asJSON, ok bool) {
 	case "html":
 		return false, true
 	case "":
-	default:
-		return false, false
+		return accepts(r, "application/json") && !accepts(r, "text/html"), true
 	}
-	accepts := func(kind string) bool {
-		for _, line := range r.Header.Values("Accept") {
-			for part := range strings.SplitSeq(line, ",") {
-				if t, _, err := mime.ParseMediaType(part); err == nil && t == kind {
-					return true
-				}
+	return false, false
+}
+
+// accepts reports whether the request's Accept headers name the media type.
+func accepts(r *http.Request, mediaType string) bool {
+	for _, line := range r.Header.Values("Accept") {
+		for part := range strings.SplitSeq(line, ",") {
+			t, _, err := mime.ParseMediaType(part)
+			if err == nil && t == mediaType {
+				return true
 			}
 		}
-		return false
 	}
-	return accepts("application/json") && !accepts("text/html"), true
+	return false
+}
+
+// render returns the answer's body.
+func (asked statusRequest) render(v view) ([]byte, error) {
+	if asked.asJSON {
+		return queuejson.Marshal(v, "  ")
+	}
+	return v.html(asked.refresh)
 }
 
 // status is what one StatusHandler's requests share.
@@ -123,37 +149,50 @@ type status struct {
 	reading chan struct{} // has one element for each queue that is being read and shown
 }
 
-// look asks the Client, and, when a path is given, the ensemble. done is to be called when the view
-// has been shown.
-func (st status) look(ctx context.Context, path string, from int) (v view, code int, done func()) {
+// view asks the Client and, if a queue is asked for, the ensemble. It returns the answer's status
+// code as well. The caller calls done when the view has been shown.
+func (st status) view(
+	ctx context.Context, asked statusRequest,
+) (v view, code int, done func()) {
 	v = viewOf(st.c.Status(), time.Now())
-	if path == "" {
+	if asked.path == "" {
 		return v, http.StatusOK, func() {}
 	}
-	v.from = from
-	bounded, cancel := context.WithTimeout(ctx, queueTime)
-	defer cancel()
-	fail := func(err error, code int) (view, int, func()) {
-		q := queuejson.New(path)
-		q.Error = said(err.Error())
+	v.from = asked.from
+	page, done, err := st.readQueue(ctx, asked.path, asked.from)
+	if err == nil {
+		q := queueOf(page)
 		v.Queue = &q
-		return v, code, func() {}
+		return v, http.StatusOK, done
 	}
+	q := queuejson.New(asked.path)
+	q.Error = said(err.Error())
+	v.Queue = &q
+	if errors.Is(err, zklock.ErrPath) {
+		return v, http.StatusBadRequest, done
+	}
+	return v, http.StatusServiceUnavailable, done
+}
+
+// readQueue reads a page of a queue when there is room among queuePages others, within queueTime in
+// all. The caller calls done when the page has been shown, also after an error.
+func (st status) readQueue(
+	ctx context.Context, path string, from int,
+) (page admin.QueuePage, done func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, queueTime)
+	defer cancel()
+	nothing := func() {}
 	select {
 	case st.reading <- struct{}{}:
-		done = func() { <-st.reading }
-	case <-bounded.Done():
-		return fail(fmt.Errorf("%d other queues are being read: %w", queuePages, bounded.Err()), http.StatusServiceUnavailable)
+	case <-ctx.Done():
+		err := fmt.Errorf("%d other queues are being read: %w", queuePages, ctx.Err())
+		return page, nothing, err
 	}
-	page, err := admin.ReadQueue(bounded, st.c, path, from, queueRows)
+	free := func() { <-st.reading }
+	page, err = admin.ReadQueue(ctx, st.c, path, from, queueRows)
 	if err != nil {
-		done()
-		if errors.Is(err, zklock.ErrPath) {
-			return fail(err, http.StatusBadRequest)
-		}
-		return fail(err, http.StatusServiceUnavailable)
+		free()
+		return page, nothing, err
 	}
-	q := queueOf(page)
-	v.Queue = &q
-	return v, http.StatusOK, done
+	return page, free, nil
 }

@@ -32,7 +32,8 @@ func TestStatusShowsALongQueueByPages(t *testing.T) {
 		h := lockhttp.StatusHandler(c)
 		before := srv.Requests()[fault.OpGetData]
 		_, s := seeJSON(t, h, "/?path=/locks/a&from=200")
-		require.Equal(t, 200, srv.Requests()[fault.OpGetData]-before, "data of those that are shown")
+		require.Equal(t, 200, srv.Requests()[fault.OpGetData]-before,
+			"data of those that are shown")
 		require.Equal(t, 1, s.Queue.Holding)
 		require.Equal(t, 449, s.Queue.Waiting)
 		require.Len(t, s.Queue.Line, 200)
@@ -45,7 +46,8 @@ func TestStatusShowsALongQueueByPages(t *testing.T) {
 			{0, []string{"450 in line", "here 1 to 200", "from=200\">later"}, []string{"earlier"}},
 			{200, []string{"here 201 to 400", "from=0\">earlier", "from=400\">later"}, nil},
 			{400, []string{"here 401 to 450", "from=200\">earlier"}, []string{"later"}},
-			{9000, []string{"450 in line", "none so far back", "from=250\">earlier"}, []string{"later"}},
+			{9000, []string{"450 in line", "none so far back", "from=250\">earlier"},
+				[]string{"later"}},
 		} {
 			_, body := see(t, h, fmt.Sprint("/?path=/locks/a&from=", k.from))
 			for _, has := range k.has {

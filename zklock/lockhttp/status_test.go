@@ -155,7 +155,8 @@ func TestStatusChoosesTheFormat(t *testing.T) {
 		}{
 			{"/", "", "text/html; charset=utf-8"},
 			{"/", "*/*", "text/html; charset=utf-8"},
-			{"/", "text/html,application/xhtml+xml,application/json;q=0.9", "text/html; charset=utf-8"},
+			{"/", "text/html,application/xhtml+xml,application/json;q=0.9",
+				"text/html; charset=utf-8"},
 			{"/", "application/json", "application/json"},
 			{"/", "text/plain, application/json;q=0.5", "application/json"},
 			{"/?format=json", "text/html", "application/json"},
@@ -164,9 +165,12 @@ func TestStatusChoosesTheFormat(t *testing.T) {
 			answer, body := see(t, h, k.target, k.accept)
 			require.Equal(t, k.want, answer.Header.Get("Content-Type"), "%v", k)
 			require.Equal(t, http.StatusOK, answer.StatusCode)
-			require.Equal(t, strings.HasPrefix(k.want, "text/html"), strings.HasPrefix(body, "<!DOCTYPE html>"))
+			require.Equal(t, strings.HasPrefix(k.want, "text/html"),
+				strings.HasPrefix(body, "<!DOCTYPE html>"))
 		}
-		for _, bad := range []string{"/?format=xml", "/?refresh=x", "/?refresh=0", "/?refresh=-1", "/?refresh=3601"} {
+		for _, bad := range []string{
+			"/?format=xml", "/?refresh=x", "/?refresh=0", "/?refresh=-1", "/?refresh=3601",
+		} {
 			answer, _ := see(t, h, bad)
 			require.Equal(t, http.StatusBadRequest, answer.StatusCode, bad)
 		}
@@ -180,7 +184,7 @@ func TestStatusChoosesTheFormat(t *testing.T) {
 func TestStatusIsReadOnlyAndKeepsTheBrowserIn(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		h := lockhttp.StatusHandler(locktest.Dial(t, srv))
-		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions, "BREW"} {
+		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"} {
 			answer := ask(h, httptest.NewRequest(method, "/?path=/l", nil))
 			require.Equal(t, http.StatusMethodNotAllowed, answer.StatusCode, method)
 			require.Equal(t, "GET, HEAD", answer.Header.Get("Allow"), method)
@@ -194,7 +198,8 @@ func TestStatusIsReadOnlyAndKeepsTheBrowserIn(t *testing.T) {
 			answer := ask(h, httptest.NewRequest(method, "/?path=/l", nil))
 			require.Equal(t, http.StatusOK, answer.StatusCode, method)
 			policy := answer.Header.Get("Content-Security-Policy")
-			require.True(t, strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-"), policy)
+			require.True(t, strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-"),
+				policy)
 			require.NotContains(t, policy, "unsafe")
 			require.Equal(t, "nosniff", answer.Header.Get("X-Content-Type-Options"))
 			require.Equal(t, "no-store", answer.Header.Get("Cache-Control"))
@@ -273,7 +278,8 @@ func plant(t testing.TB, srv *zktest.Server, c *zklock.Client, dir string) {
 	n := 100
 	for text := range hostile {
 		n++
-		require.NoError(t, srv.Create(fmt.Sprintf("%s/_c_eafce068-f6d8-4b65-bc2c-0674f78ec2d7-lock-%010d", dir, n), []byte(text)))
+		node := fmt.Sprintf("%s/_c_eafce068-f6d8-4b65-bc2c-0674f78ec2d7-lock-%010d", dir, n)
+		require.NoError(t, srv.Create(node, []byte(text)))
 	}
 }
 
@@ -306,12 +312,16 @@ func TestStatusEscapesWhatOthersWrote(t *testing.T) {
 		plant(t, srv, c, "/locks/a")
 		for text := range hostile {
 			if !strings.Contains(text, "\xff") { // JSON can't carry it as an owner
-				locktest.Lock(t, c.Mutex(zklock.KeyPath("/locks/mine", text), zklock.WithOwner(text)))
+				locktest.Lock(t,
+					c.Mutex(zklock.KeyPath("/locks/mine", text), zklock.WithOwner(text)))
 			}
 		}
 		h := lockhttp.StatusHandler(c)
 		_, body := see(t, h, "/?path=/locks/a")
-		for _, bad := range []string{"<script", "<img", "</style></td>", "\u202e", "\a", "\x1b", "\xff", "WWWWW" + strings.Repeat("W", 300)} {
+		for _, bad := range []string{
+			"<script", "<img", "</style></td>", "\u202e", "\a", "\x1b", "\xff",
+			"WWWWW" + strings.Repeat("W", 300),
+		} {
 			require.NotContains(t, body, bad)
 		}
 		require.Equal(t, 1, strings.Count(body, "<h1>"))

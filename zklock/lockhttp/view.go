@@ -15,13 +15,13 @@ import (
 type view struct {
 	Time    time.Time        `json:"time"`
 	Session sessionView      `json:"session"`
-	Holding int              `json:"holding"` // all, whereas Holds is cut
+	Holding int              `json:"holding"` // how many in all; Holds has maxRows at most
 	Holds   []holdView       `json:"holds"`
 	Waiting int              `json:"waiting"`
 	Waits   []waitView       `json:"waits"`
 	Queue   *queuejson.Queue `json:"queue,omitempty"`
 
-	from int // how many contenders stand before the first of Queue
+	from int // how many contenders are before the first of Queue
 }
 
 type sessionView struct {
@@ -64,25 +64,62 @@ type waitView struct {
 	HolderOwner string    `json:"who,omitempty"`
 }
 
+// viewOf returns what is shown of the Client's status at now.
 func viewOf(st zklock.Status, now time.Time) view {
-	s := st.Session
-	v := view{Time: now, Holding: len(st.Holds), Waiting: len(st.Waits), Holds: []holdView{}, Waits: []waitView{},
-		Session: sessionView{ID: hex(s.ID), State: s.State.String(), Server: s.Server, Timeout: s.Timeout.Seconds(),
-			SafeUntil: s.SafeUntil, connected: s.State == session.Connected}}
-	if s.Err != nil {
-		v.Session.Error = s.Err.Error()
+	v := view{
+		Time:    now,
+		Session: sessionOf(st.Session),
+		Holding: len(st.Holds),
+		Holds:   []holdView{},
+		Waiting: len(st.Waits),
+		Waits:   []waitView{},
 	}
 	for _, h := range st.Holds[:min(len(st.Holds), maxRows)] {
-		v.Holds = append(v.Holds, holdView{lockOf(h), h.Node, int64(h.Token), h.Since, h.SafeUntil, h.Count})
+		v.Holds = append(v.Holds, holdView{
+			lockView:  lockOf(h),
+			Node:      h.Node,
+			Token:     int64(h.Token),
+			Since:     h.Since,
+			SafeUntil: h.SafeUntil,
+			Count:     h.Count,
+		})
 	}
 	for _, w := range st.Waits[:min(len(st.Waits), maxRows)] {
-		v.Waits = append(v.Waits, waitView{lockOf(w), w.Since, w.Ahead, w.HolderNode, w.HolderOwner})
+		v.Waits = append(v.Waits, waitView{
+			lockView:    lockOf(w),
+			Since:       w.Since,
+			Ahead:       w.Ahead,
+			HolderNode:  w.HolderNode,
+			HolderOwner: w.HolderOwner,
+		})
+	}
+	return v
+}
+
+func sessionOf(s zklock.SessionStatus) sessionView {
+	v := sessionView{
+		ID:        hex(s.ID),
+		State:     s.State.String(),
+		Server:    s.Server,
+		Timeout:   s.Timeout.Seconds(),
+		SafeUntil: s.SafeUntil,
+		connected: s.State == session.Connected,
+	}
+	if s.Err != nil {
+		v.Error = s.Err.Error()
 	}
 	return v
 }
 
 func lockOf(i zklock.LockInfo) lockView {
-	return lockView{Call: i.Call, Kind: string(i.Kind), Path: i.Path, Paths: i.Paths, Permits: i.Permits, Owner: i.Owner}
+	return lockView{
+		Call:    i.Call,
+		Kind:    string(i.Kind),
+		Path:    i.Path,
+		Paths:   i.Paths,
+		Permits: i.Permits,
+		Owner:   i.Owner,
+	}
 }
 
 func queueOf(p admin.QueuePage) queuejson.Queue {
@@ -90,7 +127,9 @@ func queueOf(p admin.QueuePage) queuejson.Queue {
 	q.Kind, q.Permits = p.Kind, p.Permits
 	q.Holding, q.Waiting = p.Holding, p.Waiting
 	for i, k := range p.Contenders {
-		q.Line = append(q.Line, queuejson.NewMember(p.From+i+1, queuejson.Contender[zklock.Token](k)))
+		position := p.From + i + 1
+		q.Line = append(q.Line,
+			queuejson.NewMember(position, queuejson.Contender[zklock.Token](k)))
 	}
 	return q
 }
@@ -100,17 +139,17 @@ func hex(id int64) string { return fmt.Sprintf("%#x", uint64(id)) }
 // maxShown bounds a text on the page, in characters: owners and data may be 64 KB long.
 const maxShown = 300
 
-// shown makes a text of others' fit for a page: what can't be seen, or turns the direction of what
-// follows, is written as an escape, and what is too long is cut. Escaping for HTML is the
-// template's.
+// shown makes a text that others wrote fit for a page. A character that can't be seen, or turns the
+// direction of what follows, is written as an escape, and a text that is too long is cut. The
+// template escapes for HTML.
 func shown(s string) string { return text.Short(s, maxShown) }
 
 // whole is shown for a text that must not be cut: a path that may be sent again.
 func whole(s string) string { return text.Clean(s) }
 
-// maxSaid bounds an error on the page, in characters: it tells of each server what was the matter
-// there, and the last may be the one that says why.
+// maxSaid bounds an error on the page, in characters. An error may say for each server what was the
+// matter there, and only the last may say why.
 const maxSaid = 2000
 
-// said is shown for an error of ours, in which what others wrote has been cut already.
+// said is shown for an error of ours, in which others' texts have been cut already.
 func said(s string) string { return text.Short(s, maxSaid) }

@@ -6,7 +6,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Attributes.
+// The attributes of metrics and spans.
 const (
 	kindKey        = attribute.Key("zklock.lock.kind")
 	pathKey        = attribute.Key("zklock.lock.path")
@@ -28,7 +28,12 @@ const (
 	messageKey   = attribute.Key("zklock.error.message")
 )
 
-// lockAttributes are those of a span.
+// holdAttributes returns the attributes that a span has once the call holds.
+func holdAttributes(i zklock.LockInfo) []attribute.KeyValue {
+	return []attribute.KeyValue{tokenKey.Int64(int64(i.Token)), nodeKey.String(i.Node)}
+}
+
+// lockAttributes returns the attributes of every span.
 func lockAttributes(i zklock.LockInfo) []attribute.KeyValue {
 	attrs := []attribute.KeyValue{kindKey.String(string(i.Kind)), callKey.Int64(int64(i.Call))}
 	if len(i.Paths) > 0 {

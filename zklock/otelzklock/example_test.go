@@ -15,9 +15,11 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A program with OpenTelemetry set up globally needs no options: zklock.WithHooks(otelzklock.Hooks()).
+// A program with OpenTelemetry set up globally needs no options:
+// zklock.WithHooks(otelzklock.Hooks()).
 func ExampleHooks() {
-	spans, reader := tracetest.NewInMemoryExporter(), metric.NewManualReader() // for real: OTLP, Prometheus, …
+	// A real program has exporters for OTLP or Prometheus here.
+	spans, reader := tracetest.NewInMemoryExporter(), metric.NewManualReader()
 	tracers := trace.NewTracerProvider(trace.WithSyncer(spans))
 	meters := metric.NewMeterProvider(metric.WithReader(reader))
 

@@ -35,11 +35,16 @@ func newRecord() *record {
 }
 
 func (r *record) hooks(opts ...otelzklock.Option) zklock.Hooks {
-	return otelzklock.Hooks(append(opts, otelzklock.WithTracerProvider(r.tracer), otelzklock.WithMeterProvider(r.meter))...)
+	opts = append(opts,
+		otelzklock.WithTracerProvider(r.tracer),
+		otelzklock.WithMeterProvider(r.meter))
+	return otelzklock.Hooks(opts...)
 }
 
+type recorded func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client)
+
 // bubble runs fn under simulated time, with a server and a client that records.
-func bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client), opts ...otelzklock.Option) {
+func bubble(t *testing.T, fn recorded, opts ...otelzklock.Option) {
 	t.Helper()
 	locktest.BubbleAlone(t, func(t *testing.T, srv *zktest.Server) {
 		r := newRecord()
@@ -119,7 +124,8 @@ func (r *record) metric(t testing.TB, name string) (points []point) {
 				require.NotEmpty(t, m.Unit)
 				for _, p := range data.DataPoints {
 					if p.Value != 0 {
-						points = append(points, point{p.Attributes.Encoded(enc), 0, float64(p.Value)})
+						points = append(points,
+							point{p.Attributes.Encoded(enc), 0, float64(p.Value)})
 					}
 				}
 			default:

@@ -34,26 +34,33 @@ func TestWaitsAndHoldsAreMeasured(t *testing.T) {
 			close(got)
 		}()
 		time.Sleep(3 * time.Second)
-		require.Equal(t, []point{{"zklock.lock.kind=mutex", 0, 1}}, r.metric(t, "zklock.lock.wait.count"))
-		require.Equal(t, []point{{"zklock.lock.kind=mutex", 0, 3}}, r.metric(t, "zklock.lock.wait.oldest"))
+		require.Equal(t, []point{{"zklock.lock.kind=mutex", 0, 1}},
+			r.metric(t, "zklock.lock.wait.count"))
+		require.Equal(t, []point{{"zklock.lock.kind=mutex", 0, 3}},
+			r.metric(t, "zklock.lock.wait.oldest"))
 		require.Empty(t, r.metric(t, "zklock.lock.hold.count"))
 		require.Empty(t, r.metric(t, "zklock.lock.hold.oldest"))
 		require.NoError(t, theirs.Unlock())
 		h, held := <-got
 		require.True(t, held)
 		require.Empty(t, r.metric(t, "zklock.lock.wait.count"))
-		require.Equal(t, []point{{"zklock.lock.kind=mutex", 0, 1}}, r.metric(t, "zklock.lock.hold.count"))
-		require.Equal(t, []point{{"zklock.lock.kind=mutex", 1, 3}}, r.metric(t, "zklock.lock.wait.duration"))
+		require.Equal(t, []point{{"zklock.lock.kind=mutex", 0, 1}},
+			r.metric(t, "zklock.lock.hold.count"))
+		require.Equal(t, []point{{"zklock.lock.kind=mutex", 1, 3}},
+			r.metric(t, "zklock.lock.wait.duration"))
 		require.Empty(t, r.metric(t, "zklock.lock.wait.oldest"))
 		time.Sleep(time.Minute)
-		require.Equal(t, []point{{"zklock.lock.kind=mutex", 0, 60}}, r.metric(t, "zklock.lock.hold.oldest"))
+		require.Equal(t, []point{{"zklock.lock.kind=mutex", 0, 60}},
+			r.metric(t, "zklock.lock.hold.oldest"))
 		require.NoError(t, h.Unlock())
 		require.Empty(t, r.metric(t, "zklock.lock.hold.count"))
 		require.Empty(t, r.metric(t, "zklock.lock.hold.oldest"))
-		require.Equal(t, []point{{"zklock.lock.end=released,zklock.lock.kind=mutex", 1, 60}}, r.metric(t, "zklock.lock.hold.duration"))
+		require.Equal(t, []point{{"zklock.lock.end=released,zklock.lock.kind=mutex", 1, 60}},
+			r.metric(t, "zklock.lock.hold.duration"))
 		require.Empty(t, r.metric(t, "zklock.lock.losses"))
 		require.Equal(t, []point{{"", 0, 1}}, r.metric(t, "zklock.session.count"))
-		require.Equal(t, []point{{"zklock.session.state=connected", 0, 1}}, r.metric(t, "zklock.session.changes"))
+		require.Equal(t, []point{{"zklock.session.state=connected", 0, 1}},
+			r.metric(t, "zklock.session.changes"))
 	})
 }
 
@@ -63,7 +70,8 @@ func TestSpansBelongToTheTraceOfTheCaller(t *testing.T) {
 		ctx, request := r.tracer.Tracer("test").Start(locktest.Soon(t), "request")
 		got := make(chan *zklock.Hold, 1)
 		go func() {
-			_, h, err := c.Mutex("/l", zklock.WithOwner("me"), zklock.WithMaxWait(time.Minute)).Lock(ctx)
+			_, h, err := c.Mutex("/l", zklock.WithOwner("me"),
+				zklock.WithMaxWait(time.Minute)).Lock(ctx)
 			if err == nil {
 				got <- h
 			}
@@ -82,8 +90,11 @@ func TestSpansBelongToTheTraceOfTheCaller(t *testing.T) {
 		require.Equal(t, trace.SpanKindClient, wait.SpanKind)
 		require.Equal(t, time.Second, wait.EndTime.Sub(wait.StartTime))
 		require.Equal(t, []string{"queued", "queued"}, eventNames(wait))
-		require.Equal(t, map[string]string{"zklock.lock.ahead": "1", "zklock.lock.holder": theirs.Node()}, attrs(wait.Events[0].Attributes))
-		require.True(t, strings.HasPrefix(attrs(wait.Events[1].Attributes)["zklock.lock.who"], "they ("))
+		require.Equal(t,
+			map[string]string{"zklock.lock.ahead": "1", "zklock.lock.holder": theirs.Node()},
+			attrs(wait.Events[0].Attributes))
+		require.True(t,
+			strings.HasPrefix(attrs(wait.Events[1].Attributes)["zklock.lock.who"], "they ("))
 		hold := r.span(t, "hold mutex")
 		require.Equal(t, time.Second, hold.EndTime.Sub(hold.StartTime))
 		for _, s := range []tracetest.SpanStub{wait, hold} {
@@ -101,13 +112,15 @@ func TestSpansBelongToTheTraceOfTheCaller(t *testing.T) {
 	})
 }
 
+type act func(t *testing.T, srv *zktest.Server, c *zklock.Client)
+
 // mishaps are calls and holds that end badly, and what is recorded of each.
 var mishaps = map[string]struct {
-	act    func(t *testing.T, srv *zktest.Server, c *zklock.Client)
+	act    act
 	span   string
 	typ    string
 	status codes.Code
-	wait   bool // else it is a hold
+	wait   bool // otherwise it is a hold
 	end    string
 }{
 	"busy": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
@@ -115,7 +128,7 @@ var mishaps = map[string]struct {
 		_, _, err := c.Mutex("/l", zklock.WithMaxWait(time.Second)).Lock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 	}, "lock mutex", "busy", codes.Error, true, ""},
-	"busy for TryLock, which is no failure": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+	"busy for TryLock, no failure": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
 		locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
 		_, _, err := c.Mutex("/l").TryLock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
@@ -145,7 +158,7 @@ var mishaps = map[string]struct {
 		srv.Leader().Down()
 		<-h.Context().Done()
 	}, "hold mutex", "lease_expired", codes.Error, false, "lost"},
-	"closed by the program, which is no loss": {func(t *testing.T, _ *zktest.Server, c *zklock.Client) {
+	"closed by the program, no loss": {func(t *testing.T, _ *zktest.Server, c *zklock.Client) {
 		locktest.Lock(t, c.Mutex("/l"))
 		require.NoError(t, c.Close())
 	}, "hold mutex", "closed", codes.Unset, false, "closed"},
@@ -167,7 +180,9 @@ func TestEveryErrorHasItsTypeInSpansAndMetrics(t *testing.T) {
 					require.Equal(t, want, r.metric(t, "zklock.lock.wait.duration")[0].attrs)
 					return
 				}
-				require.Equal(t, "error.type="+k.typ+",zklock.lock.end="+k.end+",zklock.lock.kind=mutex", r.metric(t, "zklock.lock.hold.duration")[0].attrs)
+				require.Equal(t,
+					"error.type="+k.typ+",zklock.lock.end="+k.end+",zklock.lock.kind=mutex",
+					r.metric(t, "zklock.lock.hold.duration")[0].attrs)
 				if k.end == "lost" {
 					require.Equal(t, []point{{want, 0, 1}}, r.metric(t, "zklock.lock.losses"))
 				} else {
@@ -198,9 +213,12 @@ func TestEndedSessionsAndRetriesAreCounted(t *testing.T) {
 		require.True(t, held)
 		require.NoError(t, h.Unlock())
 		require.Contains(t, eventNames(r.span(t, "lock mutex")), "retried")
-		require.NotEmpty(t, r.metric(t, "zklock.lock.retries"), "once or twice: the znode's end may be heard of before the session's")
-		require.Contains(t, r.metric(t, "zklock.session.changes"), point{"error.type=session_expired,zklock.session.state=over", 0, 1})
-		require.Contains(t, r.metric(t, "zklock.session.changes"), point{"zklock.session.state=connected", 0, 2})
+		require.NotEmpty(t, r.metric(t, "zklock.lock.retries"),
+			"once or twice: the znode's end may be heard of before the session's")
+		require.Contains(t, r.metric(t, "zklock.session.changes"),
+			point{"error.type=session_expired,zklock.session.state=over", 0, 1})
+		require.Contains(t, r.metric(t, "zklock.session.changes"),
+			point{"zklock.session.state=connected", 0, 2})
 		require.Equal(t, []point{{"", 0, 1}}, r.metric(t, "zklock.session.count"))
 		require.NoError(t, c.Close())
 		require.Empty(t, r.metric(t, "zklock.session.count"))
@@ -218,16 +236,24 @@ func TestOptions(t *testing.T) {
 		require.NoError(t, locktest.Lock(t, c.Mutex("/reports/1")).Unlock())
 		points := r.metric(t, "zklock.lock.wait.duration")
 		require.Len(t, points, 2)
-		require.Equal(t, point{"class=approvals,zklock.lock.kind=mutex", 2, points[0].sum}, points[0])
+		require.Equal(t, point{"class=approvals,zklock.lock.kind=mutex", 2, points[0].sum},
+			points[0])
 		require.Equal(t, "class=reports,zklock.lock.kind=mutex", points[1].attrs)
 		require.Equal(t, []string{"lock mutex", "lock mutex", "lock mutex"}, r.names())
-	}, classes, otelzklock.WithoutHoldSpans(), otelzklock.WithMetricAttributes(nil), otelzklock.Option{})
+	},
+		classes,
+		otelzklock.WithoutHoldSpans(),
+		otelzklock.WithMetricAttributes(nil),
+		otelzklock.Option{})
 }
 
 func TestHooksWithTheGlobalProvidersDoNothingByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
-		c := locktest.Dial(t, srv, zklock.WithHooks(otelzklock.Hooks(otelzklock.WithTracerProvider(nil), otelzklock.WithMeterProvider(nil))))
+		hooks := otelzklock.Hooks(
+			otelzklock.WithTracerProvider(nil),
+			otelzklock.WithMeterProvider(nil))
+		c := locktest.Dial(t, srv, zklock.WithHooks(hooks))
 		require.NoError(t, locktest.Lock(t, c.Mutex("/l")).Unlock())
 	})
 }
@@ -239,7 +265,9 @@ func TestLevelsReturnToZero(t *testing.T) {
 		for i := range 16 {
 			calls.Go(func() {
 				for n := range 10 {
-					m := c.RWMutex("/l"+strconv.Itoa((i+n)%3), zklock.WithMaxWait(time.Duration(n*5)*time.Millisecond), zklock.WithMaxHold(20*time.Millisecond))
+					m := c.RWMutex("/l"+strconv.Itoa((i+n)%3),
+						zklock.WithMaxWait(time.Duration(n*5)*time.Millisecond),
+						zklock.WithMaxHold(20*time.Millisecond))
 					_, h, err := m.Lock(context.Background())
 					if err != nil {
 						continue
@@ -278,5 +306,9 @@ func TestCountersBeginWithZero(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, map[string]int{"zklock.session.count": 1, "zklock.session.changes": 1, "zklock.lock.losses": 6}, zeros)
+	require.Equal(t, map[string]int{
+		"zklock.session.count":   1,
+		"zklock.session.changes": 1,
+		"zklock.lock.losses":     6,
+	}, zeros)
 }

@@ -16,8 +16,11 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Every metric that the dashboard and the alert rules in docs/monitoring name is one of these, under the name that
-// OpenTelemetry's exporter for Prometheus gives it: underscores, the unit behind the name, _total behind a counter's.
+var metricName = regexp.MustCompile(`\bzklock_(lock|session)_[a-z_]+`)
+
+// Every metric that the dashboard and the alert rules in docs/monitoring name is one of these,
+// under the name that OpenTelemetry's exporter for Prometheus gives it: underscores, the unit
+// behind the name, _total behind a counter's.
 func TestTheDashboardAndTheAlertsNameExistingMetrics(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client) {
 		h := locktest.Lock(t, c.Mutex("/l"))
@@ -55,7 +58,7 @@ func TestTheDashboardAndTheAlertsNameExistingMetrics(t *testing.T) {
 			text, err := os.ReadFile("../../docs/monitoring/" + file)
 			require.NoError(t, err)
 			named := 0
-			for _, name := range regexp.MustCompile(`\bzklock_(lock|session)_[a-z_]+`).FindAllString(string(text), -1) {
+			for _, name := range metricName.FindAllString(string(text), -1) {
 				switch name {
 				case "zklock_lock_kind", "zklock_lock_end", "zklock_session_state": // labels
 					continue

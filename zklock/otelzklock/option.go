@@ -9,7 +9,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// ScopeName names what records: the instrumentation scope of the metrics and spans.
+// ScopeName is the instrumentation scope of the metrics and spans.
 const ScopeName = "github.com/zklock/locker/zklock/otelzklock"
 
 // Option configures Hooks.
@@ -19,7 +19,7 @@ type config struct {
 	tracers    trace.TracerProvider
 	meters     metric.MeterProvider
 	attributes func(zklock.LockInfo) []attribute.KeyValue
-	holds      bool // spans of them
+	holds      bool // have spans
 }
 
 func newConfig(opts []Option) config {
@@ -38,19 +38,21 @@ func newConfig(opts []Option) config {
 	return c
 }
 
-// WithTracerProvider has spans made by p. Default, also for nil: the global provider.
+// WithTracerProvider makes p record the spans. The default, also for nil, is the global provider.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return Option{func(c *config) { c.tracers = p }}
 }
 
-// WithMeterProvider has metrics recorded by p. Default, also for nil: the global provider.
+// WithMeterProvider makes p record the metrics. The default, also for nil, is the global provider.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return Option{func(c *config) { c.meters = p }}
 }
 
-// WithMetricAttributes adds the attributes that fn returns to the metrics of a lock: a class of paths, mostly. It is
-// called once for each call that asks for a lock. Every different value is a time series of its own, kept for as long as
-// the process lives: a path that is made from a key does not belong here. Default: none.
+// WithMetricAttributes adds the attributes that fn returns to the metrics of a lock. Usually that
+// is a class of paths. fn is called once for each call that asks for a lock.
+//
+// Every different value is its own time series, kept for as long as the process lives. So a path
+// that is made from a key does not belong here. The default is none.
 func WithMetricAttributes(fn func(zklock.LockInfo) []attribute.KeyValue) Option {
 	return Option{func(c *config) {
 		if fn != nil {
@@ -59,8 +61,9 @@ func WithMetricAttributes(fn func(zklock.LockInfo) []attribute.KeyValue) Option 
 	}}
 }
 
-// WithoutHoldSpans leaves out the spans "hold <kind>": for locks that are held for days, as a leader's, whose spans
-// end when nobody looks at the trace any more. A loss is then an event of no span; the metrics have it.
+// WithoutHoldSpans leaves out the spans "hold <kind>". It is for locks that are held for days, such
+// as a leader's, whose spans end when nobody looks at the trace any more. A loss is then recorded
+// in no span, but in the metrics.
 func WithoutHoldSpans() Option {
 	return Option{func(c *config) { c.holds = false }}
 }

@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// present is which calls wait or hold now, and since when: the calls of all hooks that record with
-// one meter. A meter has one present, since it takes one value only for each of its gauges and each
+// present has the calls that wait or hold now, and since when: those of all hooks that record with
+// one meter. A meter has one present, since it takes only one value for each of its gauges and each
 // set of attributes.
 type present struct {
 	provider metric.MeterProvider
@@ -30,16 +30,17 @@ type numbered struct {
 	number uint64 // LockInfo.Call
 }
 
+// since is a call's wait or hold.
 type since struct {
 	attrs attribute.Set
 	begin time.Time
 	holds bool
 }
 
-// presents are those that there are. A present is kept by the hooks that use it and by its meter,
-// which has its callback. So it goes with them, and the list keeps no provider alive.
+// presents has every present. A present is kept alive by the hooks that use it and by its meter,
+// which has its callback. The list's pointers are weak, so that it keeps no provider alive.
 var presents struct {
-	mu   sync.Mutex // guards list; held while a meter is asked for instruments
+	mu   sync.Mutex // guards list; held while a meter is asked for its instruments
 	list []weak.Pointer[present]
 }
 
@@ -77,7 +78,7 @@ func (p *present) isOf(provider metric.MeterProvider, meter metric.Meter) bool {
 	return err == nil && same(ours, theirs)
 }
 
-// same reports whether a and b are one value, also of types for which == panics: then they are not.
+// same reports whether a and b are one value. It returns false for values for which == panics.
 func same(a, b any) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
@@ -97,7 +98,8 @@ func (g gauge) of(m metric.Meter) (metric.Float64ObservableGauge, error) {
 	return m.Float64ObservableGauge(g.name, metric.WithUnit("s"), metric.WithDescription(g.text))
 }
 
-// report has the meter ask for the oldest wait and the oldest hold whenever metrics are collected.
+// report registers the callbacks by which the meter asks for the oldest wait and the oldest hold
+// whenever metrics are collected.
 func (p *present) report() {
 	for _, g := range []struct {
 		gauge
@@ -120,21 +122,22 @@ func (p *present) report() {
 	}
 }
 
-// begin notes that a call waits, or holds, from now on.
+// begin records that a call waits, or holds, from now on.
 func (p *present) begin(call numbered, attrs attribute.Set, holds bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls[call] = since{attrs, time.Now(), holds}
 }
 
+// end records that a call neither waits nor holds any more.
 func (p *present) end(call numbered) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.calls, call)
 }
 
-// oldest returns for each set of attributes how long the first of those has waited, or held, that
-// still do.
+// oldest returns, for each set of attributes, how long the longest hold has lasted that still
+// lasts. If holds is false, it returns the same of the waits.
 func (p *present) oldest(holds bool) map[attribute.Set]time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,16 +11,25 @@ import (
 	"github.com/zklock/locker/internal/session/failure"
 )
 
+// queueState is what a local queue does at the ensemble.
+//
+//	empty    → entering           advanceLocked, if calls wait
+//	empty    → trying             TryLock
+//	empty    → forgotten          advanceLocked, if no call waits
+//	entering → taken, or empty    enter: empty if it failed, or if all calls have left
+//	trying   → taken, or empty    TryLock
+//	taken    → empty              dropLocked
 type queueState uint8
 
 const (
-	empty     queueState = iota // new, or its last turn or attempt has ended; then entering, trying or forgotten
-	entering                    // a goroutine queues at the ensemble for the waiting calls; then taken, or empty if it failed or all have left
-	trying                      // a TryLock asks the ensemble, and later calls wait for its outcome; then taken, or empty
-	taken                       // there is a turn; then empty
-	forgotten                   // no call waits and there is no turn: removed from Queues.all, for good
+	empty     queueState = iota // new, or its last turn or attempt has ended
+	entering                    // a goroutine queues at the ensemble for the waiting calls
+	trying                      // a TryLock asks the ensemble; later calls wait for its outcome
+	taken                       // there is a turn
+	forgotten                   // removed from Queues.all, for good
 )
 
+// localQueue is the queue of this process's calls for one lock.
 type localQueue struct {
 	qs   *Queues
 	lock *Lock // the first caller's; later callers' are equal
@@ -29,25 +38,26 @@ type localQueue struct {
 	state   queueState
 	turn    *Turn              // when taken
 	waiters []waiter           // in order of arrival
-	cancel  context.CancelFunc // in entering: cancels the attempt at the ensemble
-	outside queue.Line         // in entering: our place at the ensemble, as last reported
+	cancel  context.CancelFunc // when entering: cancels the attempt at the ensemble
+	outside queue.Line         // when entering: our place at the ensemble, as last reported
 }
 
-// waiter is a call that waits in a queue: the channel on which it receives its events. Its buffer
-// holds one.
+// waiter is a call that waits in a queue. It is the channel on which the call receives its events.
+// Its buffer holds one.
 type waiter chan event
 
-// event ends a wait (with turn or err; the sender has removed the waiter from the queue), or is for
-// the caller to report.
+// event is what a waiter is told. One with a turn or an err ends its wait: the sender has removed
+// the waiter from the queue. Any other is for the call to report to its caller.
 type event struct {
 	turn    *Turn
 	err     error      // why the call gets no turn
-	retried error      // why a step is made again; nil: none is
-	at      queue.Line // the call's place in line; zero: not known
+	retried error      // why a step is repeated; nil if none is
+	at      queue.Line // the call's place in line; zero if it is not known
 }
 
-// tellLocked sends e to w. If w has not received the previous event yet, e replaces it, and keeps
-// its retried unless e has one. It does not block: under localQueue.mu there is no other sender.
+// tellLocked sends e to w. If w has not received the previous event yet, e replaces it, and takes
+// over its retried unless e has one itself. It does not block, since localQueue.mu keeps other
+// senders out.
 func (w waiter) tellLocked(e event) {
 	select {
 	case unread := <-w:
@@ -57,6 +67,7 @@ func (w waiter) tellLocked(e event) {
 	w <- e
 }
 
+// refuseLocked ends the wait of all calls with err.
 func (q *localQueue) refuseLocked(err error) {
 	for _, w := range q.waiters {
 		w.tellLocked(event{err: err})
@@ -65,16 +76,15 @@ func (q *localQueue) refuseLocked(err error) {
 	q.advanceLocked()
 }
 
-// advanceLocked moves a queue that is empty to entering if calls wait, else to forgotten.
+// advanceLocked does what an empty queue has to do next: it enters the line at the ensemble if
+// calls wait, and is forgotten if none does. It does nothing if the queue is not empty.
 func (q *localQueue) advanceLocked() {
 	if q.state != empty {
 		return
 	}
 	if len(q.waiters) == 0 {
 		q.state = forgotten
-		q.qs.mu.Lock()
-		delete(q.qs.all, q.lock.Key)
-		q.qs.mu.Unlock()
+		q.qs.forget(q.lock.Key)
 		return
 	}
 	ctx, cancel := context.WithCancel(q.lock.Context)
@@ -87,48 +97,59 @@ func (q *localQueue) advanceLocked() {
 	q.cancel = cancel
 }
 
-// enter queues at the ensemble for all calls that wait here. ctx ends with the last of them, or
-// with the client.
+// enter queues at the ensemble for all calls that wait here, and gives the turn to the first of
+// them. ctx ends when the last of them leaves, or when the client is closed.
 func (q *localQueue) enter(ctx context.Context) {
 	ticket, err := q.lock.Acquire(ctx, false, q)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.outside = queue.Line{}
-	if err == nil && len(q.waiters) == 0 { // the last waiter left, and cancelled ctx, just after Acquire had succeeded
-		q.mu.Unlock()
-		q.lock.GiveUp(ctx, ticket)
-		q.mu.Lock()
+	if err == nil && len(q.waiters) == 0 {
+		// The last waiter left, and cancelled ctx, just after Acquire had succeeded.
+		q.giveUpLocked(ctx, ticket)
 		err = ctx.Err()
 	}
 	q.cancel()
 	switch {
 	case err == nil:
 		q.beginLocked(ticket).grantLocked()
-	case errors.Is(err, context.Canceled): // all had left, or the client was closed
+	case errors.Is(err, context.Canceled): // all calls had left, or the client was closed
 		q.state = empty
-		q.advanceLocked() // a call may have come since the last waiter left; after Close it is refused
+		// A call may have come since the last waiter left. After Close it is refused.
+		q.advanceLocked()
 	default:
 		q.state = empty
 		q.refuseLocked(err)
 	}
 }
 
+// giveUpLocked gives up a ticket that no call wants any more. It unlocks the queue meanwhile, since
+// that takes a request.
+func (q *localQueue) giveUpLocked(ctx context.Context, ticket *queue.Ticket) {
+	q.mu.Unlock()
+	defer q.mu.Lock()
+	q.lock.GiveUp(ctx, ticket)
+}
+
 // Queued sends our place at the ensemble to the waiting calls, which report it to their callers.
 func (q *localQueue) Queued(at queue.Line) { q.tell(at, nil) }
 
-// Retried tells the waiting calls that a step is made again. Until it has succeeded, our place is
-// not known.
+// Retried tells the waiting calls that a step is repeated. Until it has succeeded, our place is not
+// known.
 func (q *localQueue) Retried(cause error) { q.tell(queue.Line{}, cause) }
 
-// Warn logs a warning about the line. The log's handler is the user's, and may not return: so it
-// has a goroutine of its own, which the Client joins.
+// Warn logs a warning about the line. The log's handler is the user's and may never return, so the
+// warning is logged in its own goroutine, which the client joins.
 func (q *localQueue) Warn(message string, args ...any) bool {
 	q.lock.Go(func() {
-		q.lock.Logger.Warn("zklock: "+message, append([]any{"path", q.lock.Key.Path}, args...)...)
+		args = append([]any{"path", q.lock.Key.Path}, args...)
+		q.lock.Logger.Warn("zklock: "+message, args...)
 	})
 	return true
 }
 
+// tell tells all waiting calls that our place at the ensemble is at, and that a step is repeated if
+// retried is not nil.
 func (q *localQueue) tell(at queue.Line, retried error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -157,7 +178,24 @@ func (q *localQueue) placeLocked(i int) queue.Line {
 	return at
 }
 
-// await waits until me is granted a turn, and meanwhile reports its place in line to c.
+// waitLocked adds a call to the queue, behind i others, and waits until the call is granted a turn.
+// Meanwhile it reports the call's place in line to c. It unlocks the queue.
+func (q *localQueue) waitLocked(ctx context.Context, i int, c queue.Caller) (*Turn, error) {
+	me := make(waiter, 1)
+	q.waiters = slices.Insert(q.waiters, i, me)
+	if q.turn != nil {
+		q.turn.watchOthersLocked()
+	}
+	at := q.placeLocked(i)
+	q.advanceLocked()
+	q.mu.Unlock()
+	if at.Ahead > 0 {
+		c.Queued(at)
+	}
+	return q.await(ctx, me, c)
+}
+
+// await waits until me is granted a turn, and meanwhile reports its events to c.
 func (q *localQueue) await(ctx context.Context, me waiter, c queue.Caller) (*Turn, error) {
 	for {
 		select {
@@ -171,16 +209,17 @@ func (q *localQueue) await(ctx context.Context, me waiter, c queue.Caller) (*Tur
 			if e.at.Ahead > 0 {
 				c.Queued(e.at)
 			}
-			continue
 		case <-ctx.Done():
+			return q.leave(ctx, me)
 		case <-q.lock.Context.Done():
+			return q.leave(ctx, me)
 		}
-		return q.leave(ctx, me)
 	}
 }
 
 // leave removes w from the queue because ctx has ended or the client was closed, and returns the
-// call's error; or what w was told in the meantime: a turn, or why there is none.
+// call's error. If the call's wait has been ended in the meantime, leave returns what w was told: a
+// turn, or why there is none.
 func (q *localQueue) leave(ctx context.Context, w waiter) (*Turn, error) {
 	q.mu.Lock()
 	i := slices.Index(q.waiters, w)
@@ -196,14 +235,20 @@ func (q *localQueue) leave(ctx context.Context, w waiter) (*Turn, error) {
 	}
 	q.advanceLocked()
 	q.mu.Unlock()
-	if at.Node == "" { // maybe because there is no connection: then the error says why
+	return nil, q.waitError(ctx, at)
+}
+
+// waitError returns the error of a call that has left the queue from the place at.
+func (q *localQueue) waitError(ctx context.Context, at queue.Line) error {
+	if at.Node == "" {
+		// Maybe there is no connection. Then that is the reason for the wait.
 		if err := q.lock.Unreachable(ctx, q.lock.Key.Path); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	var what error = queue.LineError{Line: at}
+	var waitedFor error = queue.LineError{Line: at}
 	if at.Ahead == 0 {
-		what = errors.New("about to enter the line")
+		waitedFor = errors.New("about to enter the line")
 	}
-	return nil, failure.Ended(ctx, context.Cause(q.lock.Context), what)
+	return failure.Ended(ctx, context.Cause(q.lock.Context), waitedFor)
 }

@@ -43,9 +43,15 @@ type bench struct {
 	lock    *handoff.Lock
 }
 
-func newBench(t *testing.T, acquire func(ctx context.Context, try bool, c queue.Caller) (*queue.Ticket, error)) *bench {
+type acquire func(ctx context.Context, try bool, c queue.Caller) (*queue.Ticket, error)
+
+func newBench(t *testing.T, acquire acquire) *bench {
 	b := &bench{T: t, queues: &handoff.Queues{}, proceed: make(chan struct{})}
-	b.lock = &handoff.Lock{Key: handoff.Key{Path: "/locks/a"}, Self: "me", Context: t.Context(), Logger: slog.New(slog.DiscardHandler),
+	b.lock = &handoff.Lock{
+		Key:         handoff.Key{Path: "/locks/a"},
+		Self:        "me",
+		Context:     t.Context(),
+		Logger:      slog.New(slog.DiscardHandler),
 		Go:          func(fn func()) bool { b.running.Go(fn); return true },
 		Acquire:     acquire,
 		GiveUp:      func(context.Context, *queue.Ticket) { <-b.proceed },
@@ -56,7 +62,8 @@ func newBench(t *testing.T, acquire func(ctx context.Context, try bool, c queue.
 
 type acquireLocal func(context.Context, *handoff.Lock, queue.Caller) (*handoff.Turn, error)
 
-// start begins a call, and returns when that waits: with what it is told, and how to cancel it, which returns its error.
+// start begins a call, and returns when that waits. It returns what the call is told, a function
+// that cancels it and returns its error, and the channel that gets that error.
 func (b *bench) start(call acquireLocal) (p *progress, cancel func() error, over chan error) {
 	ctx, stop := context.WithCancel(b.Context())
 	p, over = &progress{free: make(chan struct{}, 1)}, make(chan error, 1)
@@ -71,8 +78,9 @@ func (b *bench) start(call acquireLocal) (p *progress, cancel func() error, over
 
 var inFront = queue.Line{Ahead: 1, Node: "/locks/a/other", Owner: "other"}
 
-// wantedByNone is the Acquire of a process whose only call leaves at the moment at which its place comes to hold.
-func wantedByNone() func(ctx context.Context, try bool, c queue.Caller) (*queue.Ticket, error) {
+// wantedByNone is the Acquire of a process whose only call leaves at the moment at which its place
+// comes to hold.
+func wantedByNone() acquire {
 	calls := 0
 	return func(ctx context.Context, try bool, c queue.Caller) (*queue.Ticket, error) {
 		if calls++; calls == 1 {
@@ -88,8 +96,8 @@ func wantedByNone() func(ctx context.Context, try bool, c queue.Caller) (*queue.
 	}
 }
 
-// While a place is given up that no call wants, a call that comes is not behind the contender that was in its way: that one has
-// gone.
+// While a place is given up that no call wants, a call that comes is not behind the contender that
+// was in its way: that one has gone.
 func TestACallThatComesWhileAPlaceIsGivenUpIsBehindNoContenderThatHasGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, wantedByNone())
@@ -109,7 +117,8 @@ func TestACallThatComesWhileAPlaceIsGivenUpIsBehindNoContenderThatHasGone(t *tes
 	})
 }
 
-// A call that is busy while several events come misses no step that was made again, hears of its latest place, and of the end.
+// A call that is busy while several events come misses no step that was made again, hears of its
+// latest place, and of the end.
 func TestACallThatIsBusyMissesNoEventThatCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken, refused := errors.New("broken"), errors.New("refused")
@@ -146,7 +155,8 @@ func TestACallThatIsBusyMissesNoEventThatCounts(t *testing.T) {
 	})
 }
 
-// Scenario 81: a call comes while a place is being asked for on behalf of one that has left. The answer counts for both.
+// Scenario 81: a call comes while a place is being asked for on behalf of one that has left. The
+// answer counts for both.
 func TestARefusalDecidesAlthoughTheCallThatAskedHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused, asked := errors.New("refused"), 0

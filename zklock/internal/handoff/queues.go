@@ -1,23 +1,35 @@
-// Package handoff lets the goroutines of one process that want the same mutex share one place in the ensemble's queue. They
-// wait in a local queue, and a turn passes from one to the next inside the process, without a request.
+// Package handoff lets the goroutines of one process that want the same mutex share one place in
+// the ensemble's line. They wait in a local queue, and a turn passes from one to the next inside
+// the process, without a request.
 //
-//	Queues       the local queues of a client
-//	localQueue   the calls of this process that wait for one lock
-//	Turn         the process's ticket, from when it holds until it is given up. The holds of one turn follow one another on one
-//	             znode, and so have the same token
+//   - Queues are the local queues of a client.
+//   - A localQueue has the calls of this process that wait for one lock.
+//   - A Turn is the process's ticket, from the moment at which it holds until it is given up. The
+//     holds of one turn follow one another on one znode, and so have the same token.
 //
-// Safety. Inside the process, localQueue.mu excludes: a turn has one holder, whose context has ended before the next is chosen.
-// Between processes, a turn is as safe as any other hold: its znode exists and is first, and its session's lease is checked
-// before each hold begins. A hold that is lost ends its turn: the next one has its own znode and token.
+// # Safety
 //
-// Fairness. While calls wait here, a goroutine of the turn watches the directory for contenders of other processes
-// (Turn.watch). While there are none, hand-overs are not limited. Before the first look, and once a contender was seen, they
-// end after contendedLimit. Then the znode is deleted, and local waiters queue again.
+// Inside the process, localQueue.mu excludes: a turn has one holder, whose context has ended before
+// the next one is chosen.
 //
-// Source: lock cohorting (Dice, Marathe, Shavit: Lock Cohorting, PPoPP 2012): a local queue in front of a global one, with
-// bounded hand-overs.
+// Between processes, a turn is as safe as any other hold: its znode exists and is first, and its
+// session's lease is checked before each hold begins. A hold that is lost ends its turn, and the
+// next turn has its own znode and token.
 //
-// localQueue.mu is the outermost mutex (ARCHITECTURE.md has the order). Of Lock's functions, only Go is called under it.
+// # Fairness
+//
+// While calls wait here, a goroutine of the turn watches the directory for contenders of other
+// processes (Turn.watch). While there are none, the number of hand-overs has no limit. Before the
+// first list, and once such a contender was seen, hand-overs end after contendedLimit. Then the
+// znode is deleted, and the local waiters enter the ensemble's line again.
+//
+// Source: lock cohorting (Dice, Marathe, Shavit: Lock Cohorting, PPoPP 2012): a local queue in
+// front of a global one, with bounded hand-overs.
+//
+// # Mutexes
+//
+// localQueue.mu is the outermost mutex (ARCHITECTURE.md has the order). Of Lock's functions, only
+// Go is called under it.
 package handoff
 
 import (
@@ -25,13 +37,12 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 
 	"github.com/zklock/locker/internal/queue"
 )
 
-// Key says which calls share a queue.
+// Key determines which calls share a queue.
 type Key struct {
 	Path string
 	Rest [sha256.Size]byte // a digest of everything else that the znode depends on
@@ -42,15 +53,20 @@ type Lock struct {
 	Key  Key
 	Self string // names this process in messages
 
-	Context context.Context      // ends when the client is closed; its cause is what calls return from then on
-	Go      func(fn func()) bool // runs fn in a goroutine that the client's Close joins; false: the client is closed
-	Logger  *slog.Logger
+	// Context ends when the client is closed. From then on, calls return its cause.
+	Context context.Context
+	// Go runs fn in a goroutine that the client's Close joins. It returns false, and does not run
+	// fn, if the client is closed.
+	Go     func(fn func()) bool
+	Logger *slog.Logger
 
-	// Acquire queues at the ensemble and returns a ticket that holds. With try it does not wait: queue.ErrBusy.
+	// Acquire queues at the ensemble and returns a ticket that holds. With try it does not wait,
+	// but returns queue.ErrBusy.
 	Acquire func(ctx context.Context, try bool, c queue.Caller) (*queue.Ticket, error)
 	// GiveUp leaves a ticket that is no longer wanted, even if ctx has ended.
 	GiveUp func(ctx context.Context, t *queue.Ticket)
-	// Unreachable returns why the ensemble can't be reached when ctx has ended; nil if there is a connection.
+	// Unreachable returns why the ensemble can't be reached when ctx has ended. It returns nil if
+	// there is a connection.
 	Unreachable func(ctx context.Context, path string) error
 }
 
@@ -70,62 +86,62 @@ func (qs *Queues) Len() int {
 // openAndLock returns the queue of lock, with its mutex held.
 func (qs *Queues) openAndLock(lock *Lock) *localQueue {
 	for {
-		qs.mu.Lock()
-		q := qs.all[lock.Key]
-		if q == nil {
-			if qs.all == nil {
-				qs.all = map[Key]*localQueue{}
-			}
-			q = &localQueue{qs: qs, lock: lock}
-			qs.all[lock.Key] = q
-		}
-		qs.mu.Unlock()
+		q := qs.open(lock)
 		q.mu.Lock()
 		if q.state != forgotten {
 			return q
 		}
-		q.mu.Unlock() // look up or make its successor
+		q.mu.Unlock() // it was forgotten in between: open its successor
 	}
 }
 
-// Lock returns a turn that is granted to the caller, who then calls Turn.Guard. It waits behind earlier calls in this
-// process and behind earlier contenders at the ensemble, until ctx ends or the client is closed; a call that ends so leaves
-// nothing behind.
+// open returns the queue of lock, and makes one if there is none.
+func (qs *Queues) open(lock *Lock) *localQueue {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := qs.all[lock.Key]
+	if q != nil {
+		return q
+	}
+	if qs.all == nil {
+		qs.all = map[Key]*localQueue{}
+	}
+	q = &localQueue{qs: qs, lock: lock}
+	qs.all[lock.Key] = q
+	return q
+}
+
+// forget removes the queue of key.
+func (qs *Queues) forget(key Key) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	delete(qs.all, key)
+}
+
+// Lock returns a turn that is granted to the caller, which then calls Turn.Guard. It waits behind
+// earlier calls in this process and behind earlier contenders at the ensemble, until ctx ends or
+// the client is closed. A call that ends so leaves nothing behind.
 //
-// Errors are those of Lock.Acquire, ctx's and that of Lock.Context, with the place in line.
+// It returns the errors of Lock.Acquire, ctx's error, or that of Lock.Context, the last two with
+// the place in line.
 func (qs *Queues) Lock(ctx context.Context, lock *Lock, c queue.Caller) (*Turn, error) {
-	for first := true; ; first = false {
-		q := qs.openAndLock(lock)
-		me, i := make(waiter, 1), 0 // after a lost turn: first again
-		if first {
-			i = len(q.waiters)
-		}
-		q.waiters = slices.Insert(q.waiters, i, me)
-		if q.turn != nil {
-			q.turn.lookLocked()
-		}
-		at := q.placeLocked(i)
-		q.advanceLocked()
-		q.mu.Unlock()
-		if at.Ahead > 0 {
-			c.Queued(at)
-		}
-		t, err := q.await(ctx, me, c)
-		if err != nil {
-			return nil, err
-		}
-		q.mu.Lock()
-		cause := t.checkLocked() // the turn may have ended since it was granted
-		q.mu.Unlock()
+	q := qs.openAndLock(lock)
+	t, err := q.waitLocked(ctx, len(q.waiters), c)
+	for err == nil {
+		cause := t.check() // the turn may have ended since it was granted
 		if cause == nil {
 			return t, nil
 		}
 		c.Retried(fmt.Errorf("it was our turn, but it is lost: %w", cause))
+		q = qs.openAndLock(lock)
+		t, err = q.waitLocked(ctx, 0, c) // it was the first call, and is the first again
 	}
+	return nil, err
 }
 
-// TryLock is Lock without waiting for another call. If another call in this process has the lock, waits, tries, or gives up
-// its place, it returns queue.ErrBusy without a request; otherwise it asks the ensemble once.
+// TryLock is Lock without waiting for another call. If another call in this process has the lock,
+// waits, tries, or gives up its place, it returns queue.ErrBusy without a request. Otherwise it
+// asks the ensemble once.
 func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c queue.Caller) (*Turn, error) {
 	q := qs.openAndLock(lock)
 	if q.state != empty {
@@ -146,7 +162,7 @@ func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c queue.Caller) (*Tur
 	}
 	t := q.beginLocked(ticket)
 	if len(q.waiters) > 0 {
-		t.lookLocked()
+		t.watchOthersLocked()
 	}
 	return t, nil
 }
