@@ -177,11 +177,11 @@ func TestTheGuardKillsItsGroupAndNoOther(t *testing.T) {
 			}
 			if c.gone {
 				there = false
-				w.look(50)
+				w.check(50)
 				there = true // another one with the same id
 			}
-			w.look(100)
-			w.look(100)
+			w.check(100)
+			w.check(100)
 			require.Equal(t, c.killed, killed)
 		})
 	}
@@ -196,11 +196,11 @@ func TestAPollingGuardForgetsAGroupThatHasExited(t *testing.T) {
 	require.True(t, groupExists(pgid))
 	w := watchman{exists: groupExists, kill: func(int) { t.Error("killed") }}
 	w.obey(fmt.Sprint("group ", pgid))
-	w.look(0)
+	w.check(0)
 	require.Equal(t, pgid, w.group)
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
-	w.look(0)
+	w.check(0)
 	require.Zero(t, w.group)
 	w.end()
 }

@@ -30,7 +30,7 @@ func TestALeaseIsInDoubtInTimeAndTheGroupIsKilledBeforeItIsOver(t *testing.T) {
 			for now := at(0); ; {
 				verdict, wait := l.judge(now, until)
 				require.Positive(t, wait)
-				require.LessOrEqual(t, wait, c.timeout/lookPart)
+				require.LessOrEqual(t, wait, c.timeout/checkPart)
 				if verdict != leaseGood && doubted.IsZero() {
 					doubted = now
 				}
