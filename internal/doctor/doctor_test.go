@@ -173,7 +173,8 @@ func TestDoctorTriesThePacketLimitThatItIsGiven(t *testing.T) {
 	}
 }
 
-// Servers with local sessions that may not be upgraded end the session that makes an ephemeral znode in a transaction.
+// Servers with local sessions that may not be upgraded end the session that makes an ephemeral
+// znode in a transaction.
 func TestLocalSessionsThatCanNotBeUpgradedAreFound(t *testing.T) {
 	srv := zktest.Run(t)
 	srv.Inject(fault.Answer(fault.CodeSessionExpired).Op(fault.OpMulti))

@@ -40,7 +40,8 @@ func TestRealServersTellWhatTheyAre(t *testing.T) {
 	notFound(t, r, doctor.Danger)
 }
 
-// With four-letter words closed, the limits are told by what is granted, and the rest by the admin port if it is open.
+// With four-letter words closed, the limits are told by what is granted, and the rest by the admin
+// port if it is open.
 func TestRealServersWithClosedFourLetterWordsTellByWhatTheyGrant(t *testing.T) {
 	e := ensemble.Start(t, 1, ensemble.WithConfig("4lw.commands.whitelist=srvr", "maxSessionTimeout=60000"), ensemble.WithJVM("-Djute.maxbuffer=65536"))
 	r := examine(t, e.Connect(), doctor.Config{})
