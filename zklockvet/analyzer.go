@@ -23,61 +23,105 @@ var analyzer = &analysis.Analyzer{
 	Run:  run,
 }
 
-var (
-	guards   = []string{"Do", "TryDo", "RDo", "TryRDo", "Once", "Every"} // call a function under a lock
-	acquires = []string{"Lock", "TryLock", "RLock", "TryRLock", "Acquire", "TryAcquire", "Campaign"}
-	variants = []string{"WithRank", "AtMostOnce"} // return another description
-)
+// guards are the methods that call a function under a lock.
+var guards = []string{"Do", "TryDo", "RDo", "TryRDo", "Once", "Every"}
+
+// acquires are the methods that take a lock and return a context and a Hold.
+var acquires = []string{
+	"Lock", "TryLock", "RLock", "TryRLock", "Acquire", "TryAcquire", "Campaign",
+}
+
+// variants are the methods that return another description of a lock or a job.
+var variants = []string{"WithRank", "AtMostOnce"}
 
 func run(pass *analysis.Pass) (any, error) {
-	var files []*ast.File
-	for _, f := range pass.Files {
-		if !strings.HasSuffix(pass.Fset.Position(f.Pos()).Filename, "_test.go") {
-			files = append(files, f)
-		}
-	}
 	c := checker{pass}
-	for cur := range inspector.New(files).Root().Preorder((*ast.CallExpr)(nil), (*ast.AssignStmt)(nil), (*ast.ExprStmt)(nil)) {
+	all := inspector.New(withoutTests(pass)).Root()
+	nodes := all.Preorder((*ast.CallExpr)(nil), (*ast.AssignStmt)(nil), (*ast.ExprStmt)(nil))
+	for cur := range nodes {
 		switch n := cur.Node().(type) {
 		case *ast.CallExpr:
-			if c.isMethod(n, guards) && len(n.Args) > 0 {
-				if fn, ok := n.Args[len(n.Args)-1].(*ast.FuncLit); ok {
-					c.outerContext(n, fn)
-					c.outlives(fn)
-				}
-			}
+			c.call(n)
 		case *ast.AssignStmt:
-			if call := c.acquire(n.Rhs); call != nil && len(n.Lhs) == 3 {
-				if isBlank(n.Lhs[1]) {
-					c.lostHold(call)
-				} else if isBlank(n.Lhs[0]) {
-					for outer := range cur.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
-						c.lostContext(n, call, outer.Node())
-						break
-					}
-				}
-			}
+			c.assignment(n, cur)
 		case *ast.ExprStmt:
-			if call := c.acquire([]ast.Expr{n.X}); call != nil {
-				c.lostHold(call)
-			}
-			if call, ok := n.X.(*ast.CallExpr); ok && c.isMethod(call, variants) {
-				c.Reportf(call.Pos(), "the result is thrown away: %s changes nothing but what it returns", typeutil.Callee(c.TypesInfo, call).Name())
-			}
+			c.statement(n)
 		}
 	}
 	return nil, nil
 }
 
+// withoutTests returns the package's files except those with tests.
+func withoutTests(pass *analysis.Pass) []*ast.File {
+	var files []*ast.File
+	for _, f := range pass.Files {
+		name := pass.Fset.Position(f.Pos()).Filename
+		if !strings.HasSuffix(name, "_test.go") {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// checker checks one package.
 type checker struct{ *analysis.Pass }
+
+// call checks the function that a call of Do, or of a method like it, runs under the lock.
+func (c checker) call(call *ast.CallExpr) {
+	if !c.isMethod(call, guards) || len(call.Args) == 0 {
+		return
+	}
+	if fn, ok := call.Args[len(call.Args)-1].(*ast.FuncLit); ok {
+		c.outerContext(call, fn)
+		c.outlives(fn)
+	}
+}
+
+// assignment checks what becomes of the context and the Hold of a lock: ctx, hold, err :=
+// m.Lock(…).
+func (c checker) assignment(assign *ast.AssignStmt, cur inspector.Cursor) {
+	lock := c.acquire(assign.Rhs)
+	if lock == nil || len(assign.Lhs) != 3 {
+		return
+	}
+	if isBlank(assign.Lhs[1]) {
+		c.lostHold(lock)
+		return
+	}
+	if !isBlank(assign.Lhs[0]) {
+		return
+	}
+	for outer := range cur.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
+		c.lostContext(assign, lock, outer.Node())
+		return // only the innermost function counts
+	}
+}
+
+// statement checks a call whose results are thrown away.
+func (c checker) statement(n *ast.ExprStmt) {
+	call, ok := n.X.(*ast.CallExpr)
+	if !ok {
+		return
+	}
+	if c.isMethod(call, acquires) {
+		c.lostHold(call)
+	}
+	if c.isMethod(call, variants) {
+		c.Reportf(call.Pos(), "the result is thrown away: %s changes nothing but what it returns",
+			typeutil.Callee(c.TypesInfo, call).Name())
+	}
+}
 
 // isMethod reports whether call is of one of these methods of package zklock.
 func (c checker) isMethod(call *ast.CallExpr, names []string) bool {
 	f, ok := typeutil.Callee(c.TypesInfo, call).(*types.Func)
-	return ok && f.Pkg() != nil && f.Pkg().Path() == locks && f.Signature().Recv() != nil && slices.Contains(names, f.Name())
+	if !ok || f.Pkg() == nil || f.Pkg().Path() != locks {
+		return false
+	}
+	return f.Signature().Recv() != nil && slices.Contains(names, f.Name())
 }
 
-// acquire returns the call that takes a lock, if that is all that there is.
+// acquire returns the call that takes a lock, or nil if rhs is anything else.
 func (c checker) acquire(rhs []ast.Expr) *ast.CallExpr {
 	if len(rhs) != 1 {
 		return nil
@@ -95,7 +139,8 @@ func isBlank(e ast.Expr) bool {
 
 // lostHold reports a lock that nothing can unlock.
 func (c checker) lostHold(call *ast.CallExpr) {
-	c.Reportf(call.Pos(), "the Hold is thrown away: nothing can unlock this lock before the Client is closed")
+	c.Reportf(call.Pos(), "the Hold is thrown away: "+
+		"nothing can unlock this lock before the Client is closed")
 }
 
 // context returns the variable, of type context.Context, that e names, or nil.
@@ -111,65 +156,80 @@ func (c checker) context(e ast.Expr) *types.Var {
 	return v
 }
 
-// outerContext reports that the function of Do passes a context to a call that does not end with
-// the lock.
+// outerContext reports calls by the function of Do that get a context which does not end with the
+// lock.
 func (c checker) outerContext(do *ast.CallExpr, fn *ast.FuncLit) {
 	name := typeutil.Callee(c.TypesInfo, do).Name()
 	o := c.newOrigins(fn)
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
 		if _, ok := n.(*ast.DeferStmt); ok {
-			return false // cleans up, perhaps also after a loss
+			return false // cleans up, perhaps even after a loss
 		}
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
 			return true
 		}
 		if c.isMethod(call, guards) {
-			return false // has a function, and a report, of its own
+			return false // has its own function, which is checked by itself
 		}
 		if c.needsNoLock(call) {
 			return true
 		}
 		for _, arg := range call.Args {
-			s, ok := o.outside(arg)
-			if !ok || o.reportedBefore(arg, s) || s.root == nil && o.derivedFrom(call) != nil {
-				continue
+			if s, ok := o.unprotected(call, arg); ok {
+				c.Reportf(arg.Pos(), "%s does not end when the lock is lost: "+
+					"use the context that %s gives its function", s.text, name)
 			}
-			c.Reportf(arg.Pos(), "%s does not end when the lock is lost: "+
-				"use the context that %s gives its function", s.text, name)
 		}
 		return true
 	})
 }
 
-// endings are what functions are called that may need a context which outlives the lock.
+// endings are parts of the names of functions that may need a context which outlives the lock.
 var endings = []string{"Shutdown", "Close", "Rollback", "Log"}
 
-// needsNoLock reports whether a context of its own may be right for a call: to end something, to
-// ask about the context, to use the lock itself, or because it can't fail and so is hardly work.
+// needsNoLock reports whether another context than the lock's may be right for a call. It is for
+// functions that
+//   - can't fail, and so are hardly work;
+//   - use the lock itself;
+//   - end something;
+//   - ask about the context.
 func (c checker) needsNoLock(call *ast.CallExpr) bool {
 	f, ok := typeutil.Callee(c.TypesInfo, call).(*types.Func)
 	if !ok {
 		return false
 	}
-	results := f.Signature().Results()
-	derives := false
-	for v := range results.Variables() {
-		derives = derives || v.Type().String() == "context.Context"
-	}
-	if !derives && (results.Len() == 0 || results.At(results.Len()-1).Type().String() != "error") {
-		return true
-	}
 	pkg := ""
 	if f.Pkg() != nil {
 		pkg = f.Pkg().Path()
 	}
-	return pkg == locks || strings.HasPrefix(pkg, locks+"/") || pkg == module+"/session" || slices.ContainsFunc(endings, func(s string) bool { return strings.Contains(f.Name(), s) }) ||
-		pkg == "context" && slices.Contains([]string{"Cause", "WithoutCancel", "AfterFunc"}, f.Name())
+	isEnding := func(part string) bool { return strings.Contains(f.Name(), part) }
+	switch {
+	case cantFail(f.Signature().Results()):
+		return true
+	case pkg == locks, strings.HasPrefix(pkg, locks+"/"), pkg == module+"/session":
+		return true
+	case slices.ContainsFunc(endings, isEnding):
+		return true
+	case pkg == "context":
+		return slices.Contains([]string{"Cause", "WithoutCancel", "AfterFunc"}, f.Name())
+	}
+	return false
 }
 
-// lostContext reports that the context of a lock is thrown away, and the one that Lock was called
-// with is used for work.
+// cantFail reports whether a function with these results can't fail: the last one is no error. A
+// function that returns a context does not count.
+func cantFail(results *types.Tuple) bool {
+	for v := range results.Variables() {
+		if v.Type().String() == "context.Context" {
+			return false
+		}
+	}
+	return results.Len() == 0 || results.At(results.Len()-1).Type().String() != "error"
+}
+
+// lostContext reports work in the function in that uses the context which Lock was called with. The
+// lock's own context is thrown away.
 func (c checker) lostContext(assign *ast.AssignStmt, lock *ast.CallExpr, in ast.Node) {
 	from, ok := c.source(lock.Args[0])
 	hold, named := assign.Lhs[1].(*ast.Ident)
@@ -191,8 +251,8 @@ func (c checker) lostContext(assign *ast.AssignStmt, lock *ast.CallExpr, in ast.
 	}
 }
 
-// watches are the methods of a hold by which work sees its loss.
-var watches = []string{"Context", "Err", "Check", "SafeUntil"}
+// checks are the methods of a hold by which work sees its loss.
+var checks = []string{"Context", "Err", "Check", "SafeUntil"}
 
 // usage is what a function does with a hold, and with the context that Lock was called with.
 type usage struct {
@@ -201,9 +261,9 @@ type usage struct {
 	held  types.Object
 	after token.Pos // the end of the statement with Lock
 
-	used     ast.Expr  // the context, as the first work's argument
-	watched  bool      // the work looks at the hold itself
-	released bool      // in front of what comes
+	used     ast.Expr  // the context, as an argument of the first work that gets it
+	watched  bool      // the work checks the hold itself
+	released bool      // the nodes seen so far have released the lock
 	deferred token.Pos // the end of the last defer, whose calls run when the function returns
 }
 
@@ -213,35 +273,49 @@ func (u *usage) isHeld(e ast.Expr) bool {
 	return ok && u.TypesInfo.ObjectOf(id) == u.held
 }
 
-// see takes one node into account; they come in the order of the source code.
+// see takes one node into account. The nodes come in the order of the source code.
 func (u *usage) see(n ast.Node) {
+	if u.watches(n) {
+		u.watched = true
+	}
 	switch n := n.(type) {
 	case *ast.DeferStmt:
 		u.deferred = n.End()
-	case *ast.AssignStmt:
-		// Where the hold is kept, somebody else may look at it; so in the cases below.
-		u.watched = u.watched || slices.ContainsFunc(n.Rhs, u.isHeld)
-	case *ast.CompositeLit:
-		u.watched = u.watched || slices.ContainsFunc(n.Elts, u.isHeld)
-	case *ast.KeyValueExpr:
-		u.watched = u.watched || u.isHeld(n.Value)
 	case *ast.SelectorExpr:
-		if u.isHeld(n.X) {
-			u.watched = u.watched || slices.Contains(watches, n.Sel.Name)
-			u.released = u.released || n.Sel.Name == "Unlock" && n.Pos() > u.deferred
+		if u.isHeld(n.X) && n.Sel.Name == "Unlock" && n.Pos() > u.deferred {
+			u.released = true
 		}
 	case *ast.CallExpr:
-		u.call(n)
-		u.watched = u.watched || slices.ContainsFunc(n.Args, u.isHeld)
-	case *ast.ReturnStmt:
-		u.watched = u.watched || slices.ContainsFunc(n.Results, u.isHeld)
+		u.noteWork(n)
 	}
 }
 
-// call notes the first work with the context. A deferred call is none: it may run after the
-// release.
-func (u *usage) call(n *ast.CallExpr) {
-	if u.used != nil || u.released || n.Pos() < max(u.after, u.deferred) || u.needsNoLock(n) {
+// watches reports whether n checks the hold, or hands it to other code, which may check it.
+func (u *usage) watches(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.SelectorExpr:
+		return u.isHeld(n.X) && slices.Contains(checks, n.Sel.Name)
+	case *ast.AssignStmt:
+		return slices.ContainsFunc(n.Rhs, u.isHeld)
+	case *ast.CompositeLit:
+		return slices.ContainsFunc(n.Elts, u.isHeld)
+	case *ast.KeyValueExpr:
+		return u.isHeld(n.Value)
+	case *ast.CallExpr:
+		return slices.ContainsFunc(n.Args, u.isHeld)
+	case *ast.ReturnStmt:
+		return slices.ContainsFunc(n.Results, u.isHeld)
+	}
+	return false
+}
+
+// noteWork notes the first work that gets the context. A deferred call does not count, since it may
+// run after the release.
+func (u *usage) noteWork(n *ast.CallExpr) {
+	if u.used != nil || u.released || n.Pos() < max(u.after, u.deferred) {
+		return
+	}
+	if u.needsNoLock(n) {
 		return
 	}
 	for _, arg := range n.Args {
@@ -252,38 +326,65 @@ func (u *usage) call(n *ast.CallExpr) {
 	}
 }
 
-// outlives reports a goroutine of Do's function that may go on without the lock.
+// outlives reports goroutines of Do's function that may go on without the lock: their context has
+// no end, and the function waits for nothing.
 func (c checker) outlives(fn *ast.FuncLit) {
-	waits := false
-	var begun []*ast.CallExpr
+	if c.waits(fn.Body) {
+		return
+	}
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.UnaryExpr:
-			waits = waits || n.Op.String() == "<-"
-		case *ast.RangeStmt:
-			_, channel := c.TypesInfo.TypeOf(n.X).Underlying().(*types.Chan)
-			waits = waits || channel
-		case *ast.SelectStmt:
-			waits = true
-		case *ast.SelectorExpr:
-			waits = waits || strings.HasPrefix(n.Sel.Name, "Wait")
-		case *ast.GoStmt:
-			ast.Inspect(n, func(m ast.Node) bool {
-				if call, ok := m.(*ast.CallExpr); ok && len(call.Args) == 1 {
-					f, ok := typeutil.Callee(c.TypesInfo, call).(*types.Func)
-					if v := c.context(call.Args[0]); ok && f.FullName() == "context.WithoutCancel" && v != nil && v.Pos() >= fn.Pos() && v.Pos() < fn.End() {
-						begun = append(begun, call)
-					}
-				}
-				return true
-			})
+		if g, ok := n.(*ast.GoStmt); ok {
+			c.endless(g, fn)
 		}
 		return true
 	})
-	if waits {
-		return
+}
+
+// waits reports whether a function waits for something, which may be its goroutines.
+func (c checker) waits(body *ast.BlockStmt) bool {
+	waits := false
+	ast.Inspect(body, func(n ast.Node) bool {
+		if c.isWait(n) {
+			waits = true
+		}
+		return !waits
+	})
+	return waits
+}
+
+// isWait reports whether n waits: it receives from a channel, or calls a method Wait….
+func (c checker) isWait(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.UnaryExpr:
+		return n.Op == token.ARROW
+	case *ast.RangeStmt:
+		_, isChannel := c.TypesInfo.TypeOf(n.X).Underlying().(*types.Chan)
+		return isChannel
+	case *ast.SelectStmt:
+		return true
+	case *ast.SelectorExpr:
+		return strings.HasPrefix(n.Sel.Name, "Wait")
 	}
-	for _, call := range begun {
-		c.Reportf(call.Pos(), "this goroutine may go on after the lock is released or lost: wait for it, or let its context end")
-	}
+	return false
+}
+
+// endless reports calls of context.WithoutCancel in a goroutine that fn starts, if they get a
+// context of fn, such as the lock's.
+func (c checker) endless(g *ast.GoStmt, fn *ast.FuncLit) {
+	ast.Inspect(g, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) != 1 {
+			return true
+		}
+		f, ok := typeutil.Callee(c.TypesInfo, call).(*types.Func)
+		if !ok || f.FullName() != "context.WithoutCancel" {
+			return true
+		}
+		v := c.context(call.Args[0])
+		if v != nil && v.Pos() >= fn.Pos() && v.Pos() < fn.End() {
+			c.Reportf(call.Pos(), "this goroutine may go on after the lock is released or lost: "+
+				"wait for it, or let its context end")
+		}
+		return true
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 )
 
 // span is a part of the source code.
@@ -11,12 +12,12 @@ type span struct{ from, to token.Pos }
 
 func (s span) has(n ast.Node) bool { return s.from <= n.Pos() && n.End() <= s.to }
 
-// branches finds the parts of a function that run without the lock, since err, the error of taking
-// it, is not nil there.
+// branches finds the parts of a function that run without the lock, because there the error of
+// taking it is not nil.
 type branches struct {
 	checker
-	err   types.Object
-	until token.Pos // where err is set again
+	err   types.Object // the error of taking the lock
+	until token.Pos    // where err is set again
 	found []span
 }
 
@@ -54,19 +55,23 @@ func (b *branches) setAfter(in ast.Node, assign *ast.AssignStmt) token.Pos {
 		if !ok || again.Pos() <= assign.Pos() || again.Pos() >= first {
 			return true
 		}
-		for _, e := range again.Lhs {
-			if id, ok := e.(*ast.Ident); ok && b.TypesInfo.ObjectOf(id) == b.err {
-				first = again.Pos()
-			}
+		if slices.ContainsFunc(again.Lhs, b.isErr) {
+			first = again.Pos()
 		}
 		return true
 	})
 	return first
 }
 
+// isErr reports whether e is err.
+func (b *branches) isErr(e ast.Expr) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && b.TypesInfo.ObjectOf(id) == b.err
+}
+
 func (b *branches) add(n ast.Node) { b.found = append(b.found, span{n.Pos(), n.End()}) }
 
-// list finds what follows an if err == nil that returns.
+// list finds the statements after an if err == nil that ends by leaving.
 func (b *branches) list(all []ast.Stmt) {
 	for i, s := range all {
 		held, ok := s.(*ast.IfStmt)
@@ -92,7 +97,7 @@ func leaves(all []ast.Stmt) bool {
 	return false
 }
 
-// choice finds the branch of an if that is without the lock.
+// choice finds the branch of an if that runs without the lock.
 func (b *branches) choice(n *ast.IfStmt) {
 	switch {
 	case b.succeeded(n.Cond):
@@ -102,57 +107,63 @@ func (b *branches) choice(n *ast.IfStmt) {
 	case b.failed(n.Cond):
 		b.add(n.Body)
 		if n.Else != nil && !b.isNil(n.Cond, token.NEQ) {
-			b.add(n.Else) // err may be another error there, or nil
+			b.add(n.Else) // there err is nil or another error
 		}
 	}
 }
 
-// cases finds the clauses of a switch that are without the lock: those of an error, and all others
-// than that of err == nil.
+// cases finds the clauses of a switch that run without the lock: those of an error, and all that
+// come after the clause of err == nil.
 func (b *branches) cases(n *ast.SwitchStmt) {
-	tag, ok := n.Tag.(*ast.Ident)
-	if n.Pos() > b.until || n.Tag != nil && (!ok || b.TypesInfo.ObjectOf(tag) != b.err) {
+	isSuccess, isFailure := b.caseTests(n)
+	if n.Pos() > b.until || isSuccess == nil {
 		return
 	}
-	holds := b.succeeded
-	if n.Tag != nil {
-		holds = b.none
-	}
-	fails := func(e ast.Expr) bool { return n.Tag != nil || b.failed(e) }
-	var otherwise *ast.CaseClause // default, which runs after all others
-	held := false                 // a clause before has err == nil
+	var otherwise *ast.CaseClause // default, which runs only if no other clause does
+	succeeded := false            // a clause before has err == nil
 	for _, s := range n.Body.List {
 		clause := s.(*ast.CaseClause)
 		if clause.List == nil {
 			otherwise = clause
 			continue
 		}
-		with, without := false, true
-		for _, e := range clause.List {
-			with = with || holds(e)
-			without = without && !holds(e) && fails(e)
-		}
-		if held || without {
+		notFailure := func(e ast.Expr) bool { return !isFailure(e) }
+		if succeeded || !slices.ContainsFunc(clause.List, notFailure) {
 			b.add(clause)
 		}
-		held = held || with
+		succeeded = succeeded || slices.ContainsFunc(clause.List, isSuccess)
 	}
-	if held && otherwise != nil {
+	if succeeded && otherwise != nil {
 		b.add(otherwise)
 	}
 }
 
-// succeeded reports whether cond is err == nil, of the error of taking the lock.
+// caseTests returns two functions for the expressions of a switch's clauses: whether one stands for
+// err == nil, and whether one stands for an error. It returns nils if the switch is not about err.
+func (b *branches) caseTests(n *ast.SwitchStmt) (isSuccess, isFailure func(ast.Expr) bool) {
+	if n.Tag == nil { // switch { case err == nil: …
+		return b.succeeded, b.failed
+	}
+	tag, ok := n.Tag.(*ast.Ident)
+	if !ok || b.TypesInfo.ObjectOf(tag) != b.err {
+		return nil, nil
+	}
+	// switch err { case nil: …
+	return b.none, func(e ast.Expr) bool { return !b.none(e) }
+}
+
+// succeeded reports whether cond is err == nil, before err is set again.
 func (b *branches) succeeded(cond ast.Expr) bool {
 	return cond.Pos() < b.until && b.isNil(cond, token.EQL)
 }
 
-// failed reports whether cond is that of an error: it mentions err, and is not err == nil.
+// failed reports whether cond is about an error: it mentions err, and is not err == nil.
 func (b *branches) failed(cond ast.Expr) bool {
 	mentioned := false
 	ast.Inspect(cond, func(n ast.Node) bool {
-		id, ok := n.(*ast.Ident)
-		mentioned = mentioned || ok && b.TypesInfo.ObjectOf(id) == b.err
+		if e, ok := n.(ast.Expr); ok && b.isErr(e) {
+			mentioned = true
+		}
 		return true
 	})
 	return mentioned && !b.isNil(cond, token.EQL)
@@ -164,12 +175,9 @@ func (b *branches) isNil(cond ast.Expr, op token.Token) bool {
 	if !ok || compared.Op != op {
 		return false
 	}
-	is := func(e ast.Expr) bool {
-		id, ok := ast.Unparen(e).(*ast.Ident)
-		return ok && b.TypesInfo.ObjectOf(id) == b.err
-	}
-	return is(compared.X) && b.none(compared.Y) || is(compared.Y) && b.none(compared.X)
+	x, y := ast.Unparen(compared.X), ast.Unparen(compared.Y)
+	return b.isErr(x) && b.none(y) || b.isErr(y) && b.none(x)
 }
 
-// none reports whether e is nil.
+// none reports whether e is the value nil.
 func (b *branches) none(e ast.Expr) bool { return b.TypesInfo.Types[e].IsNil() }

@@ -9,11 +9,10 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// source is where a context comes from: text names it, as the source code does, and root is the
-// variable that it belongs to, or nil. Two equal sources of one function are one context.
+// source is where a context comes from. Two equal sources in one function are the same context.
 type source struct {
-	text string
-	root *types.Var
+	text string     // names it, as the source code does
+	root *types.Var // the variable that it belongs to, or nil
 }
 
 // isContext reports whether e is a context.Context.
@@ -22,11 +21,13 @@ func (c checker) isContext(e ast.Expr) bool {
 	return t != nil && t.String() == "context.Context"
 }
 
-// source returns where the context e comes from, or false if it is none, or one of this library:
+// source returns where the context e comes from:
 //   - a variable;
 //   - a struct's field, such as s.ctx;
 //   - a method of a variable, such as r.Context();
 //   - context.Background() and context.TODO().
+//
+// It returns false if e is no context, or one of this library, or from any other place.
 func (c checker) source(e ast.Expr) (source, bool) {
 	e = ast.Unparen(e)
 	if !c.isContext(e) {
@@ -53,7 +54,7 @@ func (c checker) source(e ast.Expr) (source, bool) {
 	return source{types.ExprString(e), root}, root != nil
 }
 
-// ours reports whether a package is of this library: its contexts may be those of a lock.
+// ours reports whether a package is of this library. Its contexts may be those of a lock.
 func ours(pkg *types.Package) bool {
 	return pkg.Path() == module || strings.HasPrefix(pkg.Path(), module+"/")
 }
@@ -85,7 +86,7 @@ type origins struct {
 // setting is one assignment to a variable or to a field of it.
 type setting struct {
 	to    string   // as the source code names it
-	value ast.Expr // nil: unknown, such as one of a call's several results
+	value ast.Expr // nil if unknown, such as the second result of a call
 }
 
 // newOrigins reads the assignments of fn.
@@ -104,7 +105,7 @@ func (c checker) newOrigins(fn *ast.FuncLit) origins {
 		case *ast.RangeStmt:
 			o.assign([]ast.Expr{n.Key, n.Value}, nil)
 		case *ast.UnaryExpr:
-			if n.Op == token.AND { // may be set through the pointer
+			if n.Op == token.AND { // it may be set through the pointer
 				o.assign([]ast.Expr{n.X}, nil)
 			}
 		}
@@ -113,6 +114,8 @@ func (c checker) newOrigins(fn *ast.FuncLit) origins {
 	return o
 }
 
+// assign notes the assignments of the values from to the expressions to. from is nil if the values
+// are unknown.
 func (o origins) assign(to, from []ast.Expr) {
 	for i, e := range to {
 		v := o.root(e)
@@ -130,7 +133,8 @@ func (o origins) assign(to, from []ast.Expr) {
 	}
 }
 
-// settings returns the assignments that change s. That of a context derived from s is none.
+// settings returns the assignments that change s. Setting s to a context that is derived from s
+// does not count.
 func (o origins) settings(s source) (all []setting) {
 	for _, one := range o.set[s.root] {
 		parent := o.derivedFrom(one.value)
@@ -144,8 +148,22 @@ func (o origins) settings(s source) (all []setting) {
 	return all
 }
 
-// outside returns where e comes from if that is certainly not the lock's context: from outside the
-// function, or from nowhere. A variable of the function is followed if it is set once.
+// unprotected returns where arg, an argument of call, comes from. It returns false unless that is
+// certainly not the lock's context, and has no other report.
+func (o origins) unprotected(call *ast.CallExpr, arg ast.Expr) (source, bool) {
+	s, ok := o.outside(arg)
+	if !ok || o.reportedBefore(arg, s) {
+		return source{}, false
+	}
+	if s.root == nil && o.derivedFrom(call) != nil {
+		return source{}, false // reported where work uses the derived context
+	}
+	return s, true
+}
+
+// outside returns where e comes from if that is certainly not the lock's context. That is a context
+// from outside the function, or one like context.Background(). A variable of the function is
+// followed if it is set once. outside returns false in all other cases.
 func (o origins) outside(e ast.Expr) (source, bool) {
 	e = ast.Unparen(e)
 	if parent := o.derivedFrom(e); parent != nil {
@@ -159,16 +177,15 @@ func (o origins) outside(e ast.Expr) (source, bool) {
 	if s.root.Pos() < o.fn.Pos() || s.root.Pos() > o.fn.End() {
 		return s, len(set) == 0
 	}
-	if _, name := e.(*ast.Ident); !name || len(set) != 1 || set[0].value == nil {
+	if _, isName := e.(*ast.Ident); !isName || len(set) != 1 || set[0].value == nil {
 		return source{}, false
 	}
 	from, ok := o.outside(set[0].value)
 	return from, ok && !o.reportedBefore(set[0].value, from)
 }
 
-// reportedBefore reports whether e derives its context from that of s in a call that has a report
-// of its own. A context that derives from nothing, as that of a cleanup may, is reported where work
-// uses it.
+// reportedBefore reports whether e derives a context from s by a call that is reported itself. A
+// context that derives from none, as a cleanup's may, is reported where work uses it.
 func (o origins) reportedBefore(e ast.Expr, s source) bool {
 	return s.root != nil && o.derivedFrom(e) != nil
 }

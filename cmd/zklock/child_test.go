@@ -16,8 +16,8 @@ import (
 
 // testCommand is the command that zklock runs in tests. Its arguments are its actions, in order:
 //
-//	diary FILE     record there the actions that follow and, from live or until-term on, a sign of life every 5 ms: it shows
-//	               that all earlier actions are done
+//	diary FILE     record there the actions that follow and, from live or until-term on, a sign of
+//	               life every 5 ms: it shows that all earlier actions are done
 //	stubborn       ignore SIGTERM
 //	note           record the signals that arrive
 //	family         start another one, with the same arguments, in the same process group
@@ -34,68 +34,66 @@ func testMain(args []string) int {
 	if name := os.Getenv("TESTCOMMAND_NAME"); name != "" {
 		t.name = name
 	}
-	for len(args) > 0 {
-		var word, arg string
-		word, args = args[0], args[1:]
-		if len(args) > 0 {
-			arg = args[0]
+	rest := args
+	next := func() string {
+		if len(rest) == 0 {
+			return ""
 		}
-		switch word {
-		case "diary":
-			if err := t.open(arg); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return 99
-			}
-			args = args[1:]
-		case "stubborn":
-			signal.Ignore(syscall.SIGTERM)
-		case "note":
-			t.note()
-		case "family", "orphan":
-			if t.name == "child" {
-				if err := t.multiply(); err != nil {
-					fmt.Fprintln(os.Stderr, err)
-					return 99
-				}
-				if word == "orphan" {
-					return 0
-				}
-			}
-		case "live":
-			t.live()
-			select {}
-		case "until-term":
-			c := make(chan os.Signal, 1)
-			signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
-			t.write("ready")
-			t.live()
-			<-c
-			t.write("told")
-			return 7
-		case "echo":
-			if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
-				return 99
-			}
-		case "much":
-			var n int
-			fmt.Sscan(arg, &n)
-			w := bufio.NewWriter(os.Stdout)
-			w.WriteString(strings.Repeat("x", n))
-			w.Flush()
-			args = args[1:]
-		case "exit":
-			var n int
-			fmt.Sscan(arg, &n)
-			return n
+		word := rest[0]
+		rest = rest[1:]
+		return word
+	}
+	for len(rest) > 0 {
+		code, ends, err := t.act(next(), next)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 99
+		}
+		if ends {
+			return code
 		}
 	}
 	return 0
 }
 
+// act carries out one action. argument returns the action's argument. ends says that the process
+// ends with code now.
+func (t *testProcess) act(action string, argument func() string) (code int, ends bool, err error) {
+	switch action {
+	case "diary":
+		return 0, false, t.open(argument())
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+	case "note":
+		t.note()
+	case "family":
+		return 0, false, t.multiply()
+	case "orphan":
+		return 0, t.name == "child", t.multiply()
+	case "live":
+		t.live()
+		select {}
+	case "until-term":
+		t.untilTerm()
+		return 7, true, nil
+	case "echo":
+		_, err := io.Copy(os.Stdout, os.Stdin)
+		return 0, false, err
+	case "much":
+		w := bufio.NewWriter(os.Stdout)
+		w.WriteString(strings.Repeat("x", integer(argument())))
+		w.Flush()
+	case "exit":
+		return integer(argument()), true, nil
+	}
+	return 0, false, nil
+}
+
+// testProcess is one process of testCommand.
 type testProcess struct {
-	name string
+	name string // "child", or "grandchild" if a child has started it
 	args []string
-	file io.Writer
+	file io.Writer // the diary
 }
 
 func (t *testProcess) write(what any) { fmt.Fprintf(t.file, "%s %v\n", t.name, what) }
@@ -121,9 +119,25 @@ func (t *testProcess) live() {
 	}()
 }
 
+func (t *testProcess) untilTerm() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
+	t.write("ready")
+	t.live()
+	<-c
+	t.write("told")
+}
+
+// integer returns the number that text begins with, or 0.
+func integer(text string) (n int) {
+	fmt.Sscan(text, &n)
+	return n
+}
+
 func (t *testProcess) note() {
 	c := make(chan os.Signal, 16)
-	signal.Notify(c, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT, syscall.Signal(40))
+	signal.Notify(c, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1,
+		syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT, syscall.Signal(40))
 	go func() { // ends with the process
 		for sig := range c {
 			t.write(fmt.Sprint("signal ", int(sig.(syscall.Signal))))
@@ -131,12 +145,21 @@ func (t *testProcess) note() {
 	}()
 }
 
+// multiply starts a grandchild, if this process is the child.
 func (t *testProcess) multiply() error {
+	if t.name != "child" {
+		return nil
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	cmd := &exec.Cmd{Path: exe, Args: append([]string{testCommand}, t.args...), Env: append(os.Environ(), "TESTCOMMAND_NAME=grandchild"),
-		Stdout: os.Stdout, Stderr: os.Stderr}
+	cmd := &exec.Cmd{
+		Path:   exe,
+		Args:   append([]string{testCommand}, t.args...),
+		Env:    append(os.Environ(), "TESTCOMMAND_NAME=grandchild"),
+		Stdout: os.Stdout,
+		Stderr: os.Stderr,
+	}
 	return cmd.Start()
 }

@@ -21,13 +21,18 @@ type child struct {
 
 // change is what happened to the first process.
 type change struct {
-	stopped syscall.Signal // by this signal; else it ended
-	status  syscall.WaitStatus
+	stopped syscall.Signal     // the signal that stopped it, or 0 if it has ended
+	status  syscall.WaitStatus // how it has ended
 }
 
-// startChild runs path with args and env, on our standard input, output and error. It gets the signal death if the
-// thread that started it ends; the goroutine that waits for the group keeps that thread until the group is gone.
-func startChild(r *reaper, path string, args, env []string, death syscall.Signal, t *terminal) (*child, error) {
+// startChild runs path with args and env, on our standard input, output and error.
+//
+// The kernel sends the child the signal death when the thread that started it ends. So the
+// goroutine that waits for the group starts the child, and keeps its thread until the group is
+// gone.
+func startChild(
+	r *reaper, path string, args, env []string, death syscall.Signal, t *terminal,
+) (*child, error) {
 	signal.Reset(syscall.SIGTTOU) // ignored signals are inherited
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if t.fromTheStart() {
@@ -38,15 +43,19 @@ func startChild(r *reaper, path string, args, env []string, death syscall.Signal
 	started := make(chan error)
 	go func() { // ends with the group
 		runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
-		p, err := r.start(path, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attr})
-		if err == nil {
-			c.pgid = p.pid
+		defer close(c.changes)
+		p, err := r.start(path, args, &syscall.ProcAttr{
+			Env:   env,
+			Files: []uintptr{0, 1, 2},
+			Sys:   attr,
+		})
+		if err != nil {
+			started <- err
+			return
 		}
-		started <- err
-		if err == nil {
-			c.wait(p)
-		}
-		close(c.changes)
+		c.pgid = p.pid
+		started <- nil
+		c.wait(p)
 	}()
 	err := <-started
 	if t != nil {
@@ -60,39 +69,48 @@ func startChild(r *reaper, path string, args, env []string, death syscall.Signal
 	return c, nil
 }
 
-// wait reports what happens to the first process, and then returns when no process of the group is left.
+// wait reports what happens to the first process. It returns when no process of the group is left.
 func (c *child) wait(p *subprocess) {
 	for {
 		select {
 		case sig := <-p.stops:
 			c.changes <- change{stopped: sig}
-			continue
 		case <-p.ended:
+			c.changes <- change{status: p.status}
+			c.drain()
+			return
 		}
-		c.changes <- change{status: p.status}
-		c.drain()
-		return
 	}
 }
 
-// drain waits until the group is gone: as long as processes of the group are left, the command still runs.
+// drain waits until the group is gone. While processes of the group are left, the command still
+// runs.
 func (c *child) drain() {
 	for pause := time.Millisecond; groupExists(c.pgid); pause = min(2*pause, 50*time.Millisecond) {
 		time.Sleep(pause)
 	}
 }
 
-// groupExists reports whether a process group has a process left, including unreaped ones.
+// groupExists reports whether a process group has a process left, which may be an unreaped one.
 func groupExists(pgid int) bool { return !errors.Is(unix.Kill(-pgid, 0), unix.ESRCH) }
 
-// signal sends sig to every process of the group. It has no effect on a group that is gone or that we may not signal.
+// signal sends sig to every process of the group. It has no effect on a group that is gone or that
+// we may not signal.
 func (c *child) signal(sig syscall.Signal) { _ = unix.Kill(-c.pgid, sig) }
 
-// private are the variables that are for zklock and not for the command: the credentials, which the command might use
-// or log without the right to, and those that systemd sets for the process that it starts, which is zklock.
-var private = []string{envAuth + "=", "LISTEN_PID=", "WATCHDOG_PID=", "WATCHDOG_USEC=", "NOTIFY_SOCKET="}
+// private are the variables that are for zklock and not for the command:
+//   - the credentials, which the command might use or log without the right to;
+//   - the variables that systemd sets for the process that it starts, which is zklock.
+var private = []string{
+	envAuth + "=",
+	"LISTEN_PID=",
+	"WATCHDOG_PID=",
+	"WATCHDOG_USEC=",
+	"NOTIFY_SOCKET=",
+}
 
-// environment returns ours with the lock's variables, which override inherited ones, and without the private ones.
+// environment returns our environment with the variables own, which override inherited ones, and
+// without the private ones.
 func environment(own ...string) []string {
 	var env []string
 	for _, kv := range os.Environ() {

@@ -7,13 +7,13 @@ import (
 	"github.com/zklock/locker/internal/text"
 )
 
-// clean makes text of foreign origin safe for a terminal and for one line.
+// clean returns a text of foreign origin, made safe for a terminal and for one line.
 func clean(s string) string { return text.Clean(s) }
 
-// short is clean, cut to at most n characters.
+// short is clean, and cuts the text to at most n characters.
 func short(s string, n int) string { return text.Short(s, n) }
 
-// age is how long something has lasted, in two units at most.
+// age returns the text for how long something has lasted, in two units at most.
 func age(d time.Duration) string {
 	d = max(d, 0).Truncate(time.Second)
 	switch {

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The table of exit codes, in the help and in docs/operate/command-line.md: for each row what ends with it.
+// The table of exit codes, in the help and in docs/operate/command-line.md: for each row what ends
+// with it.
 func TestZklockEndsWithTheCodesOfItsTable(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
@@ -45,9 +46,11 @@ func TestZklockEndsWithTheCodesOfItsTable(t *testing.T) {
 			require.NoError(t, s.Delete("/lost/"+s.Children("/lost")[0]))
 			return p
 		}},
-		{"75", exitBusy, func() *process { return launch(t, s.Addr(), "run", "--try", "/held", "--", "true") }},
+		{"75", exitBusy,
+			func() *process { return launch(t, s.Addr(), "run", "--try", "/held", "--", "true") }},
 		{"77", exitRefused, func() *process {
-			launch(t, s.Addr(), "run", "--auth", "digest:user:secret", "--acl", "auth::cdrwa", "/private/l", "--", "true").exits(0)
+			launch(t, s.Addr(), "run", "--auth", "digest:user:secret", "--acl", "auth::cdrwa",
+				"/private/l", "--", "true").exits(0)
 			return run("/private/l", "true")
 		}},
 		{"126", exitNoExec, func() *process { return run("/l", "/dev/null") }},
@@ -72,7 +75,8 @@ func TestZklockEndsWithTheCodesOfItsTable(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operate/command-line.md")
 	require.NoError(t, err)
 	help := regexp.MustCompile(`(?m)^  (\S+) +(.+)$`).FindAllStringSubmatch(exitTable, -1)
-	docs := regexp.MustCompile(`(?m)^\| (\d\S*) \| (.+) \|$`).FindAllStringSubmatch(string(page), -1)
+	row := regexp.MustCompile(`(?m)^\| (\d\S*) \| (.+) \|$`)
+	docs := row.FindAllStringSubmatch(string(page), -1)
 	require.Len(t, help, len(rows))
 	require.Len(t, docs, len(rows))
 	plain := strings.Join(strings.Fields(strings.ReplaceAll(string(page), "`", "")), " ")

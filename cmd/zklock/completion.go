@@ -9,8 +9,8 @@ import (
 // fileFlags are the flags whose values name local files.
 var fileFlags = []string{"auth-file", "tls-ca", "tls-cert", "tls-key"}
 
-// completeFiles has a shell offer local files only where files are meant. Without it, cobra has
-// them offered for znodes' paths, and for the values of all flags.
+// completeFiles makes a shell offer local files only where files are meant. Without it, cobra makes
+// the shell offer them for znodes' paths and for the values of all flags.
 func completeFiles(root *cobra.Command) {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	for _, name := range fileFlags {

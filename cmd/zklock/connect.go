@@ -48,8 +48,10 @@ const (
 // handedOn are the flags that a command gets in its environment, so that a zklock in it uses the
 // same ensemble in the same way. Credentials are not among them, only the names of files with
 // credentials or keys.
-var handedOn = []string{"zk", "auth-file", "connect-timeout", "session-timeout", "tick", "create-chroot", "tls", "tls-ca", "tls-cert", "tls-key",
-	"tls-server-name"}
+var handedOn = []string{
+	"zk", "auth-file", "connect-timeout", "session-timeout", "tick", "create-chroot",
+	"tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name",
+}
 
 // variable is the name of the variable that replaces a flag.
 func variable(flag string) string {
@@ -57,18 +59,32 @@ func variable(flag string) string {
 }
 
 func (c *connFlags) register(f *pflag.FlagSet) {
-	f.StringVar(&c.zk, "zk", "", "the ensemble, `host:port,...`; a /chroot may follow; default $"+envZK)
-	f.StringArrayVar(&c.auth, "auth", nil, "credentials, `scheme:credential`, for example digest:user:password, or\nsasl:user:password for SASL with DIGEST-MD5; shows in the\nprocess list: better $"+envAuth+" or --auth-file")
-	f.StringVar(&c.authFile, "auth-file", "", "`file` with one scheme:credential a line; a sasl line is read\nagain for each connection; default $"+envAuthFile)
-	f.DurationVar(&c.patience, "connect-timeout", 15*time.Second, "how long to look for a server that answers")
-	f.DurationVar(&c.timeout, "session-timeout", zksession.DefaultTimeout, "how soon the lock of a crashed holder is free; or $"+envTimeout)
-	f.DurationVar(&c.tick, "tick", 0, "the ensemble's tickTime, if its minSessionTimeout is not two ticks; default: found out; help safety")
-	f.BoolVar(&c.createChroot, "create-chroot", false, "make the chroot of --zk when it is missing; default: an error, since it may be misspelt")
-	f.BoolVar(&c.tls, "tls", false, "encrypt the connections; also set by each of the flags below,\nwhose files are read again for each connection")
-	f.StringVar(&c.tlsCA, "tls-ca", "", "`file` with the certificates to trust, PEM; default the system's")
+	f.StringVar(&c.zk, "zk", "",
+		"the ensemble, `host:port,...`; a /chroot may follow; default $"+envZK)
+	f.StringArrayVar(&c.auth, "auth", nil,
+		"credentials, `scheme:credential`, for example digest:user:password, or\n"+
+			"sasl:user:password for SASL with DIGEST-MD5; shows in the\n"+
+			"process list: better $"+envAuth+" or --auth-file")
+	f.StringVar(&c.authFile, "auth-file", "",
+		"`file` with one scheme:credential a line; a sasl line is read\n"+
+			"again for each connection; default $"+envAuthFile)
+	f.DurationVar(&c.patience, "connect-timeout", 15*time.Second,
+		"how long to look for a server that answers")
+	f.DurationVar(&c.timeout, "session-timeout", zksession.DefaultTimeout,
+		"how soon the lock of a crashed holder is free; or $"+envTimeout)
+	f.DurationVar(&c.tick, "tick", 0, "the ensemble's tickTime, if its minSessionTimeout is "+
+		"not two ticks; default: found out; help safety")
+	f.BoolVar(&c.createChroot, "create-chroot", false, "make the chroot of --zk when it is "+
+		"missing; default: an error, since it may be misspelt")
+	f.BoolVar(&c.tls, "tls", false,
+		"encrypt the connections; also set by each of the flags below,\n"+
+			"whose files are read again for each connection")
+	f.StringVar(&c.tlsCA, "tls-ca", "",
+		"`file` with the certificates to trust, PEM; default the system's")
 	f.StringVar(&c.tlsCert, "tls-cert", "", "`file` with the certificate to show, PEM")
 	f.StringVar(&c.tlsKey, "tls-key", "", "`file` with its key, PEM")
-	f.StringVar(&c.tlsServer, "tls-server-name", "", "the `name` to expect in the servers' certificates; default each one's host")
+	f.StringVar(&c.tlsServer, "tls-server-name", "",
+		"the `name` to expect in the servers' certificates; default each one's host")
 }
 
 // environment takes the values of flags that are not given from the environment, before they are
@@ -78,10 +94,12 @@ func (c *connFlags) environment(f *pflag.FlagSet) error {
 	for _, name := range handedOn {
 		key, text := variable(name), os.Getenv(variable(name))
 		switch {
-		case f.Changed(name) && (name != "zk" || c.zk != ""): // "" is that of an unset variable, and counts as not given
+		// --zk "" is that of an unset variable, and counts as not given.
+		case f.Changed(name) && (name != "zk" || c.zk != ""):
 			value := f.Lookup(name).Value.String()
 			if slices.Contains(fileFlags, name) {
-				if abs, err := filepath.Abs(value); err == nil && value != "" { // the command may change its directory
+				// The command may change its directory.
+				if abs, err := filepath.Abs(value); err == nil && value != "" {
 					value = abs
 				}
 			}
@@ -131,7 +149,8 @@ func (c *connFlags) options(warn func(error)) ([]zklock.Option, error) {
 	}
 	if conf != nil {
 		files := &renewed[*tls.Config]{read: c.tlsConfig, last: conf, warn: warn}
-		opts = append(opts, zklock.WithTLSFunc(func() (*tls.Config, error) { return files.next(), nil }))
+		next := func() (*tls.Config, error) { return files.next(), nil }
+		opts = append(opts, zklock.WithTLSFunc(next))
 	}
 	return opts, nil
 }
@@ -246,14 +265,16 @@ func (a *app) dial(ctx context.Context, more ...zklock.Option) (*zklock.Client, 
 	}
 	log := zklock.WithoutLog() // what a user of the command wants to know, it says itself
 	if a.verbose {
-		log = zklock.WithLogger(slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		all := &slog.HandlerOptions{Level: slog.LevelDebug}
+		log = zklock.WithLogger(slog.New(slog.NewTextHandler(a.err, all)))
 	}
 	opts = append(opts, log)
 	bounded, cancel := context.WithTimeout(ctx, a.conn.patience)
 	defer cancel()
 	c, err := zklock.Dial(bounded, a.conn.zk, append(opts, more...)...)
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
-		return nil, &exitError{exitUnreachable, fmt.Errorf("gave up after %v: %w", a.conn.patience, bare{err})}
+		return nil, &exitError{exitUnreachable,
+			fmt.Errorf("gave up after %v: %w", a.conn.patience, bare{err})}
 	}
 	return c, err
 }

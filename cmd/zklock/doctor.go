@@ -30,8 +30,9 @@ Version, tick, clock and ephemeral znodes come from the four-letter words srvr, 
 the servers grant, the permissions by operations without an effect. It leaves nothing behind.
 
 zklock help exit-codes says what it ends with.`,
-		Example: "  zklock doctor /locks\n  zklock doctor --admin-port 8080 --json /locks | jq .findings",
-		Args:    cobra.MaximumNArgs(1),
+		Example: `  zklock doctor /locks
+  zklock doctor --admin-port 8080 --json /locks | jq .findings`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				conf.Path = args[0]
@@ -40,10 +41,12 @@ zklock help exit-codes says what it ends with.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON; times are in seconds")
-	cmd.Flags().IntVar(&conf.AdminPort, "admin-port", 0, "the servers' HTTP `port` for administrators (admin.serverPort)")
+	cmd.Flags().IntVar(&conf.AdminPort, "admin-port", 0,
+		"the servers' HTTP `port` for administrators (admin.serverPort)")
 	return cmd
 }
 
+// doctor examines the ensemble and prints the report. It returns the exit code as an error.
 func (a *app) doctor(conf doctor.Config, asJSON bool) error {
 	opts, err := a.conn.options(a.warnOfFiles)
 	if err != nil {
@@ -63,20 +66,24 @@ func (a *app) doctor(conf doctor.Config, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		out := json.NewEncoder(a.out)
-		out.SetIndent("", "  ")
-		err = out.Encode(r)
-	} else {
-		_, err = fmt.Fprint(a.out, reportText(r))
-	}
-	if err != nil {
+	if err := a.printReport(r, asJSON); err != nil {
 		return err
 	}
 	return reportCode(r)
 }
 
-// reportCode derives the exit code from a report; its findings have been printed.
+func (a *app) printReport(r *doctor.Report, asJSON bool) error {
+	if asJSON {
+		out := json.NewEncoder(a.out)
+		out.SetIndent("", "  ")
+		return out.Encode(r)
+	}
+	_, err := fmt.Fprint(a.out, reportText(r))
+	return err
+}
+
+// reportCode returns the exit code for a report as an error without a message, since the findings
+// have been printed. It returns nil for 0.
 func reportCode(r *doctor.Report) error {
 	serves := false
 	for _, v := range r.Servers {
@@ -91,20 +98,15 @@ func reportCode(r *doctor.Report) error {
 	return nil
 }
 
-// reportText is the report for people: one line per server, the path, and the findings.
+// reportText returns the report for people: one line per server, the path, and the findings.
 func reportText(r *doctor.Report) string {
 	var b strings.Builder
 	for _, v := range r.Servers {
-		fmt.Fprintf(&b, "%-21s ", v.Addr)
-		if v.Error != "" {
-			fmt.Fprintf(&b, "%s\n", v.Error)
-			continue
-		}
-		fmt.Fprintf(&b, "%s %s, tick %s, sessions %v to %v, read %v, write %v, clock %s\n", dash(v.Version), dash(v.Mode), known(v.Tick),
-			v.MinTimeout, v.MaxTimeout, v.Read.Round(10*time.Microsecond), v.Write.Round(10*time.Microsecond), clockText(v.Offset))
+		fmt.Fprintf(&b, "%-21s %s\n", v.Addr, serverText(&v))
 	}
 	if a := r.Access; a.At != "" {
-		fmt.Fprintf(&b, "%-21s READ %s, CREATE %s, DELETE %s, WRITE %s, ADMIN %s\n", a.At, a.Read, a.Create, a.Delete, a.Write, a.Admin)
+		fmt.Fprintf(&b, "%-21s READ %s, CREATE %s, DELETE %s, WRITE %s, ADMIN %s\n",
+			a.At, a.Read, a.Create, a.Delete, a.Write, a.Admin)
 	}
 	if r.Offset != nil {
 		fmt.Fprintf(&b, "%-21s %s\n", "dates of znodes", clockText(r.Offset))
@@ -119,6 +121,18 @@ func reportText(r *doctor.Report) string {
 	return b.String()
 }
 
+// serverText says what one server has told, or why it serves nothing.
+func serverText(v *doctor.Server) string {
+	if v.Error != "" {
+		return v.Error
+	}
+	return fmt.Sprintf("%s %s, tick %s, sessions %v to %v, read %v, write %v, clock %s",
+		dash(v.Version), dash(v.Mode), known(v.Tick), v.MinTimeout, v.MaxTimeout,
+		v.Read.Round(10*time.Microsecond), v.Write.Round(10*time.Microsecond),
+		clockText(v.Offset))
+}
+
+// known returns the text of d, or "?" for 0, which stands for unknown.
 func known(d time.Duration) string {
 	if d == 0 {
 		return "?"

@@ -34,27 +34,38 @@ for the command. Other signals end the wait.
 				return err
 			}
 			if !cmd.Flags().Changed("value") {
-				host, err := os.Hostname()
-				if err != nil {
-					host = "unknown-host"
-				}
-				value = fmt.Sprintf("%s:%d", host, os.Getpid())
+				value = hostAndPID()
 			}
 			return a.elect(&l, args[0], args[1:], value)
 		},
 	}
 	l.register(a, cmd)
 	f := cmd.Flags()
-	f.StringVar(&value, "value", "", "the leader's value, which others can read; default host:pid")
-	f.BoolVar(&l.again, "again", false, "stand for election again after the leadership was lost, instead of ending with 70;\nzklock help exit-codes says what it does with the other codes")
-	f.IntVar(&l.rank, "rank", 0, "the highest rank in line leads next, equal ranks by arrival; a leader is never\npre-empted: a number that grows from release to release hands over to the new one")
+	f.StringVar(&value, "value", "",
+		"the leader's value, which others can read; default host:pid")
+	f.BoolVar(&l.again, "again", false,
+		"stand for election again after the leadership was lost, instead of ending with 70;\n"+
+			"zklock help exit-codes says what it does with the other codes")
+	f.IntVar(&l.rank, "rank", 0,
+		"the highest rank in line leads next, equal ranks by arrival; a leader is never\n"+
+			"pre-empted: a number that grows from release to release hands over to the new one")
 	return cmd
 }
 
-// campaign takes the lock of elect.
+// hostAndPID is the default value of a leader.
+func hostAndPID() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
+// campaign returns the taker of elect, which waits for the leadership.
 func campaign(path, value string, l *lockFlags) taker {
 	return func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
-		_, h, err := c.Election(path, l.options(left)...).WithRank(l.rank).Campaign(ctx, []byte(value))
+		e := c.Election(path, l.options(left)...).WithRank(l.rank)
+		_, h, err := e.Campaign(ctx, []byte(value))
 		return h, err
 	}
 }

@@ -14,8 +14,10 @@ import (
 // zklock help json.
 type lockEntry struct{ queuejson.Queue }
 
-// readEntry reads a part of a lock's queue.
-func readEntry(ctx context.Context, c *zklock.Client, path string, from, rows int) (lockEntry, error) {
+// readEntry reads rows contenders of a lock's queue, after the first from ones.
+func readEntry(
+	ctx context.Context, c *zklock.Client, path string, from, rows int,
+) (lockEntry, error) {
 	page, err := admin.ReadQueue(ctx, c, path, from, rows)
 	return newEntry(page), err
 }
@@ -35,7 +37,7 @@ func newMember(position int, k admin.Contender) queuejson.Member {
 	return queuejson.NewMember(position, queuejson.Contender[zklock.Token](k))
 }
 
-// kind is the lock's kind, with the number of its permits.
+// kind returns the lock's kind, with the number of its permits.
 func (e lockEntry) kind() string {
 	if e.Permits > 0 {
 		return e.Kind + " of " + strconv.Itoa(e.Permits)
@@ -56,7 +58,8 @@ func (e lockEntry) holder() string {
 	return ""
 }
 
-// since is when the contender of the longest hold was created.
+// since returns when the contender of the longest hold was created. It returns zero if there is
+// none.
 func (e lockEntry) since() time.Time {
 	for _, m := range e.Line {
 		if m.Holds {

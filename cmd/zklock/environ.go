@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// lockEnvironment is the variables that describe the lock to the command.
+// lockEnvironment returns the variables that describe the lock to the command.
 func lockEnvironment(path string, h *zklock.Hold, session int64) []string {
 	return []string{
 		"ZKLOCK_PATH=" + path,
@@ -25,44 +25,59 @@ func lockEnvironment(path string, h *zklock.Hold, session int64) []string {
 	}
 }
 
-// envHeld lists what is held for a command: its own lock and those of the commands that it is part of, one per line,
-// each as its session and its znode.
+// envHeld names the variable that lists what is held for a command: its own lock, and the locks of
+// the commands that it is part of. It has one line for each, with the session and the znode.
 const envHeld = "ZKLOCK_HELD"
 
-// nested refuses to wait at path for a hold of the very command that this is part of, which is not released before this
-// ends: permits of a semaphore of that size, or, with 0 and 0, any other lock.
+// nested returns an error if a wait at path would never end, because a command that this process is
+// part of holds the lock there, and releases it only after this process has ended. permits and size
+// are those of the wanted permits of a semaphore, or 0 and 0 for any other lock.
 func nested(ctx context.Context, c *zklock.Client, path string, permits, size int) error {
 	for line := range strings.Lines(os.Getenv(envHeld)) {
 		id, node, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		name, below := strings.CutPrefix(node, path+"/")
-		if !below || strings.Contains(name, "/") {
+		name, isBelow := strings.CutPrefix(node, path+"/")
+		if !isBelow || strings.Contains(name, "/") {
 			continue
 		}
-		s, err := unsealed.Session(ctx, c)
+		held, err := isHeld(ctx, c, node, id)
 		if err != nil {
 			return err
 		}
-		b := s.Batch()
-		b.Sync(node)
-		look := b.Exists(node)
-		err = b.Do(ctx)
-		if errors.Is(err, zk.ErrNoNode) || err == nil && sessionID(look.Value.EphemeralOwner) != id {
-			continue // lost, or another ensemble's
-		}
-		if err != nil {
-			return err
+		if !held {
+			continue
 		}
 		n, _ := recipe.Parse(name)
-		if permits += n.Permits; size > 0 && permits <= size {
+		permits += n.Permits
+		if size > 0 && permits <= size {
 			continue
 		}
-		return usagef("%s is held for the command that this is part of: waiting for it would never end; a lock is not "+
-			"re-entrant from one process to another", path)
+		return usagef("%s is held for the command that this is part of: waiting for it would "+
+			"never end; a lock is not re-entrant from one process to another", path)
 	}
 	return nil
 }
 
-// sessionID is a session's id as ZooKeeper's own tools write it.
+// isHeld reports whether the znode exists and belongs to the session with that id. It is false if
+// the lock was lost, or if it is in another ensemble.
+func isHeld(ctx context.Context, c *zklock.Client, node, id string) (bool, error) {
+	s, err := unsealed.Session(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	b := s.Batch()
+	b.Sync(node)
+	stat := b.Exists(node)
+	err = b.Do(ctx)
+	if errors.Is(err, zk.ErrNoNode) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return sessionID(stat.Value.EphemeralOwner) == id, nil
+}
+
+// sessionID returns a session's id as ZooKeeper's own tools write it.
 func sessionID(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }
 
 // named reports whether kv sets one of the variables that vars set.

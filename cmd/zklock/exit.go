@@ -15,18 +15,18 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Exit codes: those of sysexits.h where there is one, and of shells for a command that can't be
-// run.
+// Exit codes. They are those of sysexits.h where it has one, and those of shells for a command that
+// can't be run.
 const (
 	exitFailed      = 1   // anything without a code of its own
 	exitUsage       = 64  // bad command line, path or option
 	exitUnreachable = 69  // no server answered in time
-	exitLost        = 70  // the lock was lost, or about to be, and the command was asked to terminate
+	exitLost        = 70  // the lock was lost, or nearly so, and the command was told to end
 	exitBusy        = 75  // another client has the lock
-	exitRefused     = 77  // the ensemble refused the credentials, or an operation for lack of rights
+	exitRefused     = 77  // the ensemble refused the credentials or the access
 	exitNoExec      = 126 // the command was found and can't be run
-	exitNotFound    = 127 // there is no such command, or not the interpreter that it names
-	exitSignal      = 128 // + the signal's number
+	exitNotFound    = 127 // the command, or the interpreter that it names, was not found
+	exitSignal      = 128 // plus the signal's number
 )
 
 // exitTable is the table of exit codes in the help.
@@ -42,7 +42,7 @@ const exitTable = `Exit codes:
   127    the command, or the interpreter that it names, was not found
   128+N  signal N arrived while waiting`
 
-// exitRules says which code the commands end with that run no command of the user.
+// exitRules says with which codes the commands end that run no command of the user.
 const exitRules = `ls, queue, leader, done and prune end with 0 when they could look, also when
 there is nothing to show: standard error says so then, except with --quiet. evict, resize and
 done --forget end with 1 when what they would change is not there.
@@ -50,10 +50,10 @@ done --forget end with 1 when what they would change is not there.
 doctor ends with 69 when no server serves this client, with 1 when it finds another danger (locks
 are not safe, or don't work), and with 0 when it finds none, even with warnings.`
 
-// exitError is an error with an exit code of its own. Without a message nothing is printed.
+// exitError is an error with its own exit code. If it has no message, nothing is printed.
 type exitError struct {
 	code int
-	err  error
+	err  error // nil if there is no message
 }
 
 func (e *exitError) Error() string {
@@ -65,7 +65,7 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// usagef is an error of the command line.
+// usagef returns an error of the command line.
 func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
@@ -79,10 +79,12 @@ func codeOf(err error) int {
 	case errors.As(err, &own):
 		return own.code
 	case errors.Is(err, syscall.EPIPE):
-		return exitSignal + 13 // SIGPIPE, which not every system has
+		return exitSignal + 13 // of SIGPIPE, which not every system has
 	case errors.Is(err, zklock.ErrBusy):
 		return exitBusy
-	case errors.Is(err, zklock.ErrPath), errors.Is(err, zklock.ErrInvalid), errors.Is(err, zklock.ErrConflict):
+	case errors.Is(err, zklock.ErrPath),
+		errors.Is(err, zklock.ErrInvalid),
+		errors.Is(err, zklock.ErrConflict):
 		return exitUsage
 	case errors.Is(err, zklock.ErrAuth), errors.Is(err, zk.ErrNoAuth):
 		return exitRefused
@@ -94,11 +96,12 @@ func codeOf(err error) int {
 	return exitFailed
 }
 
-// report prints a failure on one line: it may contain foreign text from znodes.
+// report prints a failure on one line, since it may contain foreign text from znodes. It prints
+// nothing for an exitError without a message, nor if the reader of our output has closed the pipe.
 func report(w io.Writer, err error) {
 	var own *exitError
 	if err == nil || errors.As(err, &own) && own.err == nil || errors.Is(err, syscall.EPIPE) {
-		return // the reader of the pipe has closed it: no message about that either
+		return
 	}
 	if errors.Is(err, zk.ErrNoAuth) {
 		err = fmt.Errorf("%w: see --auth", err)
@@ -106,7 +109,7 @@ func report(w io.Writer, err error) {
 	notice(w, "%s", err)
 }
 
-// notice prints one line of zklock's own.
+// notice prints one line that begins with "zklock: ".
 func notice(w io.Writer, format string, args ...any) {
 	text := strings.TrimPrefix(fmt.Sprintf(format, args...), "zklock: ")
 	fmt.Fprintf(w, "zklock: %s\n", clean(text))

@@ -10,31 +10,35 @@ import (
 	"syscall"
 )
 
-// startError is the failure to run a command, with the exit code that shells give it.
+// startError returns the error of a command that can't be run, with the exit code that shells give
+// it.
 func startError(name string, err error) error {
 	var why *exec.Error
-	if errors.As(err, &why) {
+	switch {
+	case errors.As(err, &why):
 		err = why.Err
-	} else if errors.Is(err, fs.ErrNotExist) { // it was there when it was looked up
-		err = fmt.Errorf("%w: the interpreter that its first line names, or the loader, is missing", err)
+	case errors.Is(err, fs.ErrNotExist):
+		// The command itself existed when lookup found it.
+		err = fmt.Errorf("%w: the interpreter that its first line names, "+
+			"or the loader, is missing", err)
 	}
 	code := exitNoExec
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
 		code = exitNotFound
-	} else if errors.Is(err, syscall.ENOEXEC) {
+	case errors.Is(err, syscall.ENOEXEC):
 		err = fmt.Errorf("%w: a script needs a first line such as #!/bin/sh", err)
 	}
 	return &exitError{code, fmt.Errorf("%q: %w", name, err)}
 }
 
-// lookup finds the command, as a shell does and with its exit codes.
+// lookup returns the file of a command, which it searches for as a shell does. Its error has the
+// exit code that a shell gives it.
 func lookup(name string) (string, error) {
 	path, err := exec.LookPath(name)
-	if errors.Is(err, exec.ErrDot) { // found through "." in PATH: a shell would run it
-		err = nil
+	// A shell runs a command that is found through "." in PATH.
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		return "", startError(name, err)
 	}
-	if err == nil {
-		return path, nil
-	}
-	return "", startError(name, err)
+	return path, nil
 }

@@ -29,7 +29,8 @@ func guards(zklock int) (pids []int) {
 	return pids
 }
 
-// childrenOf are the child processes of a process, including those that have ended and were not reaped.
+// childrenOf are the child processes of a process, including those that have ended and were not
+// reaped.
 func childrenOf(parent int) (pids []int) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
@@ -51,7 +52,8 @@ func TestAGuardThatIsKilledOrStoppedIsReplaced(t *testing.T) {
 		require.NoError(t, syscall.Kill(old[0], sig))
 		until(t, "another guard", func() bool {
 			now := guards(p.Process.Pid)
-			return len(now) == 1 && now[0] != old[0] && strings.Count(p.err.String(), "has been started again") > i
+			restarts := strings.Count(p.err.String(), "has been started again")
+			return len(now) == 1 && now[0] != old[0] && restarts > i
 		})
 	}
 	// The new one knows the group.
@@ -77,17 +79,20 @@ func TestTheCommandGetsSIGTERMWhenEveryGuardHasDied(t *testing.T) {
 		}
 	})
 	p.exits(exitLost)
-	require.Contains(t, p.err.String(), "the guard process keeps ending: ended by signal 9 (killed): SIGTERM to the command")
+	require.Contains(t, p.err.String(),
+		"the guard process keeps ending: ended by signal 9 (killed): SIGTERM to the command")
 	require.True(t, d.has("child", "told"))
 	queued(t, s, "/l", 0)
 }
 
-// The id of a group that is gone may be reused for another group, while zklock still tries to release the lock.
+// The id of a group that is gone may be reused for another group, while zklock still tries to
+// release the lock.
 func TestTheGuardIsNotifiedAtOnceWhenTheGroupHasExited(t *testing.T) {
 	s, d := server(t), newDiary(t)
 	orders := filepath.Join(t.TempDir(), "orders")
 	t.Setenv(notedOrders, orders)
-	p := launchAs(t, notedGuard, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "until-term")
+	p := launchAs(t, notedGuard, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d),
+		"until-term")
 	d.alive(t, "child")
 	s.Inject(fault.Freeze()) // so that the release takes a while
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
@@ -104,7 +109,8 @@ func TestTheGuardIsNotifiedAtOnceWhenTheGroupHasExited(t *testing.T) {
 	require.Regexp(t, `\ngroup 0\nend\n$`, string(b))
 }
 
-// notedGuard is the name of a zklock whose guard only writes its orders into the file $TESTGUARD_ORDERS.
+// notedGuard is the name of a zklock whose guard only writes its orders into the file
+// $TESTGUARD_ORDERS.
 const (
 	notedGuard  = "zklock-noted-guard"
 	notedOrders = "TESTGUARD_ORDERS"
@@ -124,12 +130,15 @@ func mainWithNotedGuard() {
 	}
 }
 
-// An upgrade removes the file that a running zklock was started from, or puts another program there.
+// An upgrade removes the file that a running zklock was started from, or puts another program
+// there.
 func TestAZklockWhoseFileWasReplacedGuardsWithItsOwnProgram(t *testing.T) {
 	t.Parallel()
 	for name, replace := range map[string]func(file string) error{
-		"removed":  os.Remove,
-		"replaced": func(file string) error { return errors.Join(os.Remove(file), os.Symlink("/bin/false", file)) },
+		"removed": os.Remove,
+		"replaced": func(file string) error {
+			return errors.Join(os.Remove(file), os.Symlink("/bin/false", file))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -138,11 +147,15 @@ func TestAZklockWhoseFileWasReplacedGuardsWithItsOwnProgram(t *testing.T) {
 			require.NoError(t, err)
 			file := filepath.Join(t.TempDir(), "zklock")
 			require.NoError(t, exec.Command("cp", exe, file).Run())
-			p := start(t, &exec.Cmd{Path: file, Args: []string{"zklock", "elect", "--again", "/e", "--", testCommand, "diary", string(d), "family", "until-term"}}, s.Addr())
+			p := start(t, &exec.Cmd{Path: file, Args: []string{
+				"zklock", "elect", "--again", "/e", "--",
+				testCommand, "diary", string(d), "family", "until-term",
+			}}, s.Addr())
 			d.alive(t, "child", "grandchild")
 			require.NoError(t, replace(file))
 			require.NoError(t, s.Delete("/e/"+s.Children("/e")[0]))
-			until(t, "the second term, or the end", func() bool { return d.count("grandchild", "ready") == 2 || p.over() })
+			until(t, "the second term, or the end",
+				func() bool { return d.count("grandchild", "ready") == 2 || p.over() })
 			require.False(t, p.over(), "%s", p.err)
 			require.NotContains(t, p.err.String(), "guard process")
 			require.NoError(t, p.Process.Kill())
@@ -171,17 +184,20 @@ func TestTheGuardKillsItsGroupAndNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var killed []int
 			there := true
-			w := watchman{exists: func(int) bool { return there }, kill: func(pgid int) { killed = append(killed, pgid) }}
+			w := watchman{
+				exists: func(int) bool { return there },
+				kill:   func(pgid int) { killed = append(killed, pgid) },
+			}
 			for _, order := range c.orders {
 				w.obey(order)
 			}
 			if c.gone {
 				there = false
-				w.look(50)
+				w.check(50)
 				there = true // another one with the same id
 			}
-			w.look(100)
-			w.look(100)
+			w.check(100)
+			w.check(100)
 			require.Equal(t, c.killed, killed)
 		})
 	}
@@ -196,11 +212,11 @@ func TestAPollingGuardForgetsAGroupThatHasExited(t *testing.T) {
 	require.True(t, groupExists(pgid))
 	w := watchman{exists: groupExists, kill: func(int) { t.Error("killed") }}
 	w.obey(fmt.Sprint("group ", pgid))
-	w.look(0)
+	w.check(0)
 	require.Equal(t, pgid, w.group)
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
-	w.look(0)
+	w.check(0)
 	require.Zero(t, w.group)
 	w.end()
 }
@@ -211,9 +227,11 @@ func TestOrphansOfTheCommandAreReapedWhileItRuns(t *testing.T) {
 	s := server(t)
 	const n = 200
 	p := launch(t, s.Addr(), "run", "/l", "--", "sh", "-c",
-		fmt.Sprintf(`i=0; while [ $i -lt %d ]; do (true &); i=$((i+1)); done; echo forked; exec sleep 1000`, n))
+		fmt.Sprintf(`i=0; while [ $i -lt %d ]; do (true &); i=$((i+1)); done; `+
+			`echo forked; exec sleep 1000`, n))
 	until(t, "forked", func() bool { return p.out.String() == "forked\n" })
-	until(t, "none but the command and the guard", func() bool { return len(childrenOf(p.Process.Pid)) == 2 })
+	until(t, "none but the command and the guard",
+		func() bool { return len(childrenOf(p.Process.Pid)) == 2 })
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	p.exits(128 + 15)
 }

@@ -17,38 +17,51 @@ import (
 )
 
 // The guard is a second process of zklock run. It ends the command's process group when zklock
-// can't: when zklock is killed (the parent-death signal reaches only the first process of the
-// group), and when zklock is stopped and so does not notice the end of the lease. It reads its
-// orders from a pipe,
+// can't:
 //
-//	group 4711          the process group to guard; 0 when that is gone, and its id may become another group's
-//	until 123456789     kill it at this time, nanoseconds of the clock that counts suspended time too
+//   - zklock is killed. The parent-death signal reaches only the first process of the group.
+//   - zklock is stopped, and so does not notice the end of the lease.
+//
+// The guard reads its orders from a pipe:
+//
+//	group 4711          guard this process group
+//	group 0             the group is gone, and another group may get its id
+//	until 123456789     kill the group at this time, in nanoseconds by bootTime
 //	end                 nothing is left to do
 //
-// and treats the end of the pipe without an "end" as zklock's death. It is in a session of its own,
-// so that neither the terminal nor signals to zklock's process group reach it. zklock replaces a
-// guard that is killed or stopped. Both are one program, also when an upgrade has replaced its file
-// (on Linux; elsewhere it must know the orders of the older one).
+// If the pipe ends without an "end", zklock has died. The guard is in its own session, so that
+// neither the terminal nor signals to zklock's process group reach it. zklock replaces a guard that
+// is killed or stopped.
+//
+// On Linux the guard runs the program of the zklock that starts it, even if an upgrade has replaced
+// the program's file. On other systems it runs the new file, which must know the orders of the
+// older one.
 const guardCommand = "guard-process-group"
 
-// guard is zklock's side of it. One goroutine uses it at a time.
+// guard is zklock's side of the guard process. One goroutine uses it at a time.
 type guard struct {
 	reaper *reaper
-	death  syscall.Signal
-	proc   *subprocess
-	pipe   *os.File
-	born   time.Time // when the last start was attempted
-	err    error     // why there is no guard process
-	failed int       // guards in a row that could not be started, or ended within quick
+	death  syscall.Signal // ends the group
+	born   time.Time      // when the last start was attempted
+	failed int            // guards in a row that could not be started, or ended within quick
+
+	// err says why there is no guard process. It is nil while there is one.
+	err  error
+	proc *subprocess
+	pipe *os.File
 
 	// The orders in force.
-	pgid     int
+	pgid     int   // 0 if there is no group
 	deadline int64 // by bootTime
 }
 
 const (
-	quick    = time.Second // a guard that ends sooner has failed, and the next one is not started at once
-	enough   = 3           // failures in a row after which zklock runs without a guard
+	// quick is how long a guard has to live. One that ends sooner has failed, and the next one is
+	// not started at once.
+	quick = time.Second
+	// enough is the number of failures in a row after which zklock runs without a guard.
+	enough = 3
+	// farewell is how long a guard may take to end after it was told to.
 	farewell = 10 * time.Second
 )
 
@@ -58,25 +71,30 @@ func startGuard(r *reaper, death syscall.Signal) (*guard, error) {
 	return g, g.start()
 }
 
+// running reports whether there is a guard process, as far as this process has noticed.
+func (g *guard) running() bool { return g.err == nil }
+
 // start starts the process and gives it the orders in force.
 func (g *guard) start() error {
 	g.born = time.Now()
-	var self string
-	if self, g.err = ownProgram(); g.err == nil {
-		g.proc, g.pipe, g.err = launchGuard(g.reaper, self, g.death)
+	self, err := ownProgram()
+	if err == nil {
+		g.proc, g.pipe, err = launchGuard(g.reaper, self, g.death)
 	}
-	if g.err != nil {
-		g.err = fmt.Errorf("can't start the guard process: %w", g.err)
+	if err != nil {
 		g.failed++
+		g.err = fmt.Errorf("can't start the guard process: %w", err)
+		return g.err
 	}
+	g.err = nil
 	if g.pgid != 0 {
 		g.say("group %d", g.pgid)
 		g.say("until %d", g.deadline)
 	}
-	return g.err
+	return nil
 }
 
-// launchGuard starts the file self as the guard.
+// launchGuard starts the file self as the guard. It returns the process and the pipe for orders.
 func launchGuard(r *reaper, self string, death syscall.Signal) (*subprocess, *os.File, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -88,8 +106,13 @@ func launchGuard(r *reaper, self string, death syscall.Signal) (*subprocess, *os
 		return nil, nil, err
 	}
 	defer in.Close()
-	proc, err := r.start(self, []string{os.Args[0], guardCommand, fmt.Sprint(int(death))}, &syscall.ProcAttr{Dir: "/",
-		Env: environment(), Files: []uintptr{in.Fd(), null.Fd(), null.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true}})
+	args := []string{os.Args[0], guardCommand, fmt.Sprint(int(death))}
+	proc, err := r.start(self, args, &syscall.ProcAttr{
+		Dir:   "/",
+		Env:   environment(),
+		Files: []uintptr{in.Fd(), null.Fd(), null.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
 	if err != nil {
 		err = fmt.Errorf("%s: %w", self, err)
 		if errors.Is(err, syscall.ENOENT) {
@@ -100,73 +123,78 @@ func launchGuard(r *reaper, self string, death syscall.Signal) (*subprocess, *os
 	return proc, out, nil
 }
 
-// gone is closed when the guard has ended, and stops reports that it was stopped. Without a guard
-// neither reports anything.
+// gone returns a channel that is closed when the guard has ended. It is nil if there is no guard.
 func (g *guard) gone() <-chan struct{} {
-	if g.err != nil {
+	if !g.running() {
 		return nil
 	}
 	return g.proc.ended
 }
 
+// stops returns a channel of the signals that stop the guard. It is nil if there is no guard.
 func (g *guard) stops() <-chan syscall.Signal {
-	if g.err != nil {
+	if !g.running() {
 		return nil
 	}
 	return g.proc.stops
 }
 
-// replace starts a guard in place of one that has ended. When that fails, or the last one ended
-// within quick, it returns why there is no guard now, and must be called again after quick.
+// replace starts a guard in place of one that has ended. It returns why there is no guard now, if
+// the start fails or the last guard ended within quick. Then call it again after quick.
 func (g *guard) replace() error {
-	if g.err == nil {
-		_ = g.pipe.Close() // nothing reads it any more
-		if time.Since(g.born) < quick {
-			g.failed++
-			g.err = fmt.Errorf("the guard process keeps ending: %s", ending(g.proc.status))
-			return g.err
-		}
-		g.failed = 0
+	if !g.running() {
+		return g.start()
 	}
+	_ = g.pipe.Close() // nothing reads it any more
+	if time.Since(g.born) < quick {
+		g.failed++
+		g.err = fmt.Errorf("the guard process keeps ending: %s", ending(g.proc.status))
+		return g.err
+	}
+	g.failed = 0
 	return g.start()
 }
 
 // say sends an order. It does not block, and it may fail: a guard that has ended or was stopped
 // does not read, and is replaced.
 func (g *guard) say(format string, args ...any) {
-	if g.err != nil {
+	if !g.running() {
+		return
+	}
+	raw, err := g.pipe.SyscallConn()
+	if err != nil {
 		return
 	}
 	order := fmt.Appendf(nil, format+"\n", args...)
-	if raw, err := g.pipe.SyscallConn(); err == nil {
-		_ = raw.Write(func(fd uintptr) bool { // it fails when the pipe is closed: there is no guard any more
-			_, _ = unix.Write(int(fd), order) // written whole or not at all, since it is short; see above for what fails
-			return true
-		})
-	}
+	// Write fails if the pipe is closed, which means that there is no guard any more.
+	_ = raw.Write(func(fd uintptr) bool {
+		// An order is short, so it is written whole or not at all.
+		_, _ = unix.Write(int(fd), order)
+		return true
+	})
 }
 
-// group orders the process group to guard; 0: none any more.
+// group orders the guard to guard a process group, or none if pgid is 0.
 func (g *guard) group(pgid int) {
 	g.pgid = pgid
 	g.say("group %d", pgid)
 }
 
-// until orders the group's end at the instant at. The clock is read first: a delay after that makes
-// the order earlier, not later.
+// until orders the guard to end the group at the instant at.
 func (g *guard) until(at time.Time) {
+	// bootTime is read first: a delay after that makes the order's time earlier, and not later.
 	now := bootTime()
 	g.deadline = now + int64(time.Until(at))
 	g.say("until %d", g.deadline)
 }
 
-// end ends the guard and joins it.
+// end ends the guard and waits until it has ended.
 func (g *guard) end() {
-	if g.err != nil {
+	if !g.running() {
 		return
 	}
 	g.say("end")
-	_ = g.pipe.Close() // the end of the pipe says the same, now that there is no group
+	_ = g.pipe.Close() // says the same as "end", now that there is no group
 	late := time.AfterFunc(farewell, g.proc.kill)
 	defer late.Stop()
 	for {
@@ -179,7 +207,7 @@ func (g *guard) end() {
 	}
 }
 
-// ending describes how a process has ended.
+// ending says how a process has ended.
 func ending(status syscall.WaitStatus) string {
 	if status.Signaled() {
 		return fmt.Sprintf("ended by signal %d (%v)", int(status.Signal()), status.Signal())
@@ -187,14 +215,15 @@ func ending(status syscall.WaitStatus) string {
 	return fmt.Sprintf("ended with %d", status.ExitStatus())
 }
 
-// guardMain is the guard process.
+// guardMain is the main function of the guard process. It returns the exit code.
 func guardMain(args []string) int {
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
-	var sig int
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
+		syscall.SIGUSR1, syscall.SIGUSR2)
 	if len(args) != 1 {
 		return exitUsage
 	}
-	if _, err := fmt.Sscan(args[0], &sig); err != nil {
+	var death int
+	if _, err := fmt.Sscan(args[0], &death); err != nil {
 		return exitUsage
 	}
 	orders := make(chan string)
@@ -205,41 +234,30 @@ func guardMain(args []string) int {
 			orders <- in.Text()
 		}
 	}()
-	w := watchman{exists: groupExists, kill: func(pgid int) { _ = unix.Kill(-pgid, syscall.Signal(sig)) }}
+	w := watchman{
+		exists: groupExists,
+		kill:   func(pgid int) { _ = unix.Kill(-pgid, syscall.Signal(death)) },
+	}
 	w.run(orders)
 	return 0
 }
 
 // watchman is the guard process's state.
 type watchman struct {
-	group  int   // 0: none
-	until  int64 // by bootTime; 0: no time is set
+	group  int   // 0 if there is none
+	until  int64 // by bootTime; 0 if no time is set
 	exists func(pgid int) bool
-	kill   func(pgid int) // its failure has no consequence: if the guard may not signal the group, zklock may not either
+
+	// kill ends a group. It may fail without a consequence: if the guard may not signal the group,
+	// neither may zklock.
+	kill func(pgid int)
 }
 
-// run carries out orders until the last one.
+// run carries out orders until the last one. At the end of the orders without an "end" it ends the
+// group, since zklock has died.
 func (w *watchman) run(orders <-chan string) {
 	for {
-		var timer <-chan time.Time
-		if w.group != 0 {
-			// A timer does not run while the machine is suspended: check bootTime periodically.
-			next := 250 * time.Millisecond
-			if w.until != 0 {
-				next = min(time.Duration(w.until-bootTime()), next)
-			}
-			timer = time.After(next)
-		}
-		var order string
-		more := true
-		select {
-		case order, more = <-orders:
-		case <-timer:
-			select {
-			case order, more = <-orders: // earlier orders come first
-			default:
-			}
-		}
+		order, more := w.next(orders)
 		if !more {
 			w.end()
 			return
@@ -248,10 +266,41 @@ func (w *watchman) run(orders <-chan string) {
 			return
 		}
 		w.obey(order)
-		w.look(bootTime())
+		w.check(bootTime())
 	}
 }
 
+// next waits for an order. It returns "" if a check is due before one comes, and false if no more
+// orders come.
+func (w *watchman) next(orders <-chan string) (order string, more bool) {
+	select {
+	case order, more = <-orders:
+		return order, more
+	case <-w.untilCheck():
+	}
+	select {
+	case order, more = <-orders: // orders that have come are carried out before the check
+		return order, more
+	default:
+		return "", true
+	}
+}
+
+// untilCheck returns a channel that receives when the next check is due. It is nil if there is no
+// group to check.
+func (w *watchman) untilCheck() <-chan time.Time {
+	if w.group == 0 {
+		return nil
+	}
+	// A timer does not run while the machine is suspended, so bootTime is checked periodically.
+	pause := 250 * time.Millisecond
+	if w.until != 0 {
+		pause = min(time.Duration(w.until-bootTime()), pause)
+	}
+	return time.After(pause)
+}
+
+// obey carries out an order for a group or a time, and ignores all others.
 func (w *watchman) obey(order string) {
 	word, number, _ := strings.Cut(order, " ")
 	n, _ := strconv.ParseInt(number, 10, 64)
@@ -263,9 +312,9 @@ func (w *watchman) obey(order string) {
 	}
 }
 
-// look forgets a group that is gone, and ends one whose deadline has passed. It is called so often
+// check forgets a group that is gone, and ends one whose deadline has passed. It is called so often
 // that the id cannot have been given to another group in between: the kernel assigns ids in turn.
-func (w *watchman) look(now int64) {
+func (w *watchman) check(now int64) {
 	if w.group > 1 && !w.exists(w.group) {
 		w.group = 0
 	}

@@ -42,6 +42,7 @@ zklock run. If standard input is closed or empty from the start, as under cron, 
 	return cmd
 }
 
+// hold takes the lock and holds it until the standard input ends or a signal arrives.
 func (a *app) hold(l *lockFlags, path string) error {
 	if l.waitSet {
 		a.conn.patience = min(a.conn.patience, l.wait)
@@ -61,7 +62,9 @@ func (a *app) hold(l *lockFlags, path string) error {
 		if err != nil {
 			return err
 		}
-		defer func() { // if that takes too long, the end of the session, which is closed next, releases the lock
+		defer func() {
+			// If the release takes too long, the end of the session, which is closed next,
+			// releases the lock.
 			lost := h.Unlock()
 			switch {
 			case errors.Is(lost, zk.ErrNoAuth): // the lock was ours until now
@@ -70,21 +73,29 @@ func (a *app) hold(l *lockFlags, path string) error {
 				err = lostError(lost)
 			}
 		}()
-		if _, err := fmt.Fprintln(a.out, int64(h.Token()), h.Node()); err != nil {
-			return err
-		}
-		input := make(chan error, 1)
-		go func() { // ends with the input, or with the process
-			_, err := io.Copy(io.Discard, a.in)
-			input <- err
-		}()
-		select {
-		case err := <-input:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-h.Context().Done():
-			return nil // Unlock says so
-		}
+		return a.untilInputEnds(ctx, h)
 	}, zklock.WithHooks(line.hooks()))
+}
+
+// untilInputEnds prints what is held, and waits for the end of the standard input. It returns
+//   - nil if the input or the hold has ended: the release reports a loss;
+//   - ctx's error if ctx ends first;
+//   - the error of printing or reading.
+func (a *app) untilInputEnds(ctx context.Context, h *zklock.Hold) error {
+	if _, err := fmt.Fprintln(a.out, int64(h.Token()), h.Node()); err != nil {
+		return err
+	}
+	input := make(chan error, 1)
+	go func() { // ends with the input, or with the process
+		_, err := io.Copy(io.Discard, a.in)
+		input <- err
+	}()
+	select {
+	case err := <-input:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-h.Context().Done():
+		return nil
+	}
 }

@@ -14,16 +14,23 @@ import (
 	"github.com/zklock/locker/zklock/admin"
 )
 
-// leaderEntry is a leader, or that there is none, as --json writes it.
+// leaderEntry is what --json writes: a leader, or that there is none.
 type leaderEntry struct {
 	Path   string            `json:"path"`
-	At     time.Time         `json:"at"` // when it was seen; local clock
-	Leader *queuejson.Member `json:"leader"`
-	Value  string            `json:"value,omitempty"` // if it is text; else see leader.data
+	At     time.Time         `json:"at"`              // when it was read, by the local clock
+	Leader *queuejson.Member `json:"leader"`          // nil if there is none
+	Value  string            `json:"value,omitempty"` // if it is text; Leader.Data has every value
+}
+
+// leaderView shows the leader of the election at path.
+type leaderView struct {
+	*app
+	path           string
+	asJSON, follow bool
 }
 
 func (a *app) leaderCommand() *cobra.Command {
-	var asJSON, follow bool
+	v := leaderView{app: a}
 	cmd := &cobra.Command{
 		Use:     "leader [flags] PATH",
 		GroupID: groupLook,
@@ -35,83 +42,111 @@ including that there is no leader, until it is interrupted or nobody reads its o
   zklock leader --follow --json /elections/scheduler`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			show := func(l zklock.Leader, err error) error {
-				return a.printLeader(args[0], l, err, asJSON, follow)
+			v.path = args[0]
+			if v.follow {
+				return a.with(v.showChanges)
 			}
-			return a.with(func(ctx context.Context, c *zklock.Client) error {
-				e := c.Election(args[0])
-				if follow {
-					ctx, cancel := whileRead(ctx, a.out)
-					defer cancel(nil)
-					for l, err := range e.Observe(ctx) {
-						if gone := context.Cause(ctx); gone != nil {
-							return gone
-						}
-						if err := show(l, err); err != nil {
-							return err
-						}
-					}
-					return context.Cause(ctx)
-				}
-				ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
-				defer cancel()
-				l, err := e.Leader(ctx)
-				if errors.Is(err, zklock.ErrNoLeader) {
-					if err := a.noteMissing(ctx, c, args[0]); err != nil {
-						return err
-					}
-				}
-				return show(l, err)
-			})
+			return a.with(v.showNow)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on and show every change")
+	jsonFlag(cmd, &v.asJSON)
+	cmd.Flags().BoolVarP(&v.follow, "follow", "f", false, "go on and show every change")
 	return cmd
 }
 
-// printLeader prints a leader, or that there is none; it returns any other error.
-func (a *app) printLeader(path string, l zklock.Leader, err error, asJSON, follow bool) error {
-	none := errors.Is(err, zklock.ErrNoLeader)
-	switch {
-	case err != nil && !none:
+// showNow prints the present leader, or tells the user that there is none.
+func (v *leaderView) showNow(ctx context.Context, c *zklock.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, v.conn.patience)
+	defer cancel()
+	l, err := c.Election(v.path).Leader(ctx)
+	if !errors.Is(err, zklock.ErrNoLeader) {
+		return v.print(l, err)
+	}
+	if err := v.noteMissing(ctx, c, v.path); err != nil {
 		return err
-	case none && !asJSON && !follow:
-		if !a.quiet {
-			notice(a.err, "%s", err)
+	}
+	if v.asJSON {
+		return v.print(l, err)
+	}
+	if !v.quiet {
+		notice(v.err, "%s", err)
+	}
+	return nil
+}
+
+// showChanges prints the present leader and every change, until ctx ends or nobody reads the
+// output any more.
+func (v *leaderView) showChanges(ctx context.Context, c *zklock.Client) error {
+	ctx, cancel := whileRead(ctx, v.out)
+	defer cancel(nil)
+	for l, err := range c.Election(v.path).Observe(ctx) {
+		if gone := context.Cause(ctx); gone != nil {
+			return gone
 		}
-		return nil
+		if err := v.print(l, err); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// print prints a leader, or, if err is zklock.ErrNoLeader, that there is none. It returns any other
+// err.
+func (v *leaderView) print(l zklock.Leader, err error) error {
+	isLed := err == nil
+	if err != nil && !errors.Is(err, zklock.ErrNoLeader) {
+		return err
 	}
 	now := time.Now()
-	if asJSON {
-		e := leaderEntry{Path: path, At: now.UTC()}
-		if !none {
-			m := memberOf(l)
-			if e.Leader = &m; utf8.Valid(l.Value) {
-				e.Value = string(l.Value)
-			}
+	if v.asJSON {
+		e := leaderEntry{Path: v.path, At: now.UTC()}
+		if isLed {
+			e.setLeader(l)
 		}
-		return a.printJSON(e)
+		return v.printJSON(e)
 	}
 	stamp := ""
-	if follow {
+	if v.follow {
 		stamp = now.Format("15:04:05.000") + "  "
 	}
-	if none {
-		_, err = fmt.Fprintf(a.out, "%sno leader\n", stamp)
-		return err
+	text := "no leader"
+	if isLed {
+		text = leaderText(l)
 	}
+	_, err = fmt.Fprintf(v.out, "%s%s\n", stamp, text)
+	return err
+}
+
+func (e *leaderEntry) setLeader(l zklock.Leader) {
+	m := memberOf(l)
+	e.Leader = &m
+	if utf8.Valid(l.Value) {
+		e.Value = string(l.Value)
+	}
+}
+
+// leaderText returns a leader as one line for a terminal.
+func leaderText(l zklock.Leader) string {
 	m := memberOf(l)
 	value := short(string(l.Value), 200)
 	if value == "" {
 		value = "(no value)"
 	}
-	_, err = fmt.Fprintf(a.out, "%s%s  %s  token %d\n", stamp, value, who(m), m.Token)
-	return err
+	return fmt.Sprintf("%s  %s  token %d", value, who(m), m.Token)
 }
 
-// memberOf is the leader as the first in line.
+// memberOf returns the leader as the first in line.
 func memberOf(l zklock.Leader) queuejson.Member {
-	return newMember(1, admin.Contender{Node: l.Node, Kind: "election", Holds: true, Token: l.Token, Session: l.Session,
-		Since: l.Since, Owner: l.Owner, Host: l.Host, PID: l.PID, Data: l.Value})
+	return newMember(1, admin.Contender{
+		Node:    l.Node,
+		Kind:    "election",
+		Holds:   true,
+		Token:   l.Token,
+		Session: l.Session,
+		Since:   l.Since,
+		Owner:   l.Owner,
+		Host:    l.Host,
+		PID:     l.PID,
+		Data:    l.Value,
+	})
 }

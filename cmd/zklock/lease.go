@@ -6,26 +6,30 @@ import (
 	"github.com/zklock/locker/internal/session"
 )
 
-// The rule by which a command is stopped before another client can get its lock.
+// # When a command is stopped
 //
-// As long as the ensemble confirms the lease, at least a healthy rest of it is left
-// (session.HealthyLease). When a lease is no longer confirmed,
+// The command must have ended before another client can get its lock. While the ensemble confirms
+// the lease, at least the time session.HealthyLease is left of it. When the ensemble confirms it no
+// longer, two instants follow:
 //
-//	doubt  begins when no more than grace + margin is left, or less than a healthy lease has: SIGTERM
-//	end    comes when no more than margin is left: SIGKILL
+//   - The lease is in doubt when no more than grace + margin is left, or less than is left of a
+//     healthy lease. The command gets SIGTERM.
+//   - The lease is ending when no more than margin is left. The command gets SIGKILL.
 //
-// so the command has grace to end by itself, and the kernel has margin to end it. An ensemble whose
-// ticks are long for the session timeout makes short leases; there the grace is what is left of
-// them. If the connection returns after the SIGTERM, the SIGKILL is deferred, but the command has
-// been asked to end and must still do so.
+// So the command has the grace to end by itself, and the kernel has the margin to end it. If an
+// ensemble's ticks are long for the session timeout, leases are short, and the grace is what is
+// left of them. If the connection returns after the SIGTERM, the SIGKILL is deferred. The command
+// has been asked to end and must still do so.
+
+// Each is a part of the session timeout: 11 stands for timeout/11.
 const (
-	marginPart = 11 // of the timeout: margin, with which the hold's context ends as well
-	gracePart  = 4  // the upper bound of grace
-	lookPart   = 20 // the lease is checked at least this often
-	latePart   = 15 // of the timeout: a confirmation may be this late without a doubt
+	marginPart = 11 // the margin, with which the hold's context ends as well
+	gracePart  = 4  // the upper bound of the grace
+	checkPart  = 20 // the lease is checked at least this often
+	latePart   = 15 // a confirmation may be so late without putting the lease in doubt
 )
 
-// verdict is what the state of the lease requires.
+// verdict is the state of a lease: see "When a command is stopped".
 type verdict int
 
 const (
@@ -34,7 +38,7 @@ const (
 	leaseEnding
 )
 
-// lease judges SafeUntil.
+// lease judges how much of a lease is left, by a hold's SafeUntil.
 type lease struct {
 	timeout time.Duration
 	grace   time.Duration
@@ -42,24 +46,29 @@ type lease struct {
 	doubt   time.Duration // the lease is in doubt with no more than this left
 }
 
-// newLease derives the rule for a session timeout, on an ensemble with this tick.
+// newLease returns the rule for a session timeout, on an ensemble with this tick.
 func newLease(timeout, grace, tick time.Duration) lease {
-	l := lease{timeout: timeout, grace: min(grace, timeout/gracePart), margin: timeout / marginPart}
-	l.doubt = max(l.margin, min(l.margin+l.grace, session.HealthyLease(timeout, tick)-timeout/latePart))
+	l := lease{
+		timeout: timeout,
+		grace:   min(grace, timeout/gracePart),
+		margin:  timeout / marginPart,
+	}
+	healthy := session.HealthyLease(timeout, tick) - timeout/latePart
+	l.doubt = max(l.margin, min(l.margin+l.grace, healthy))
 	return l
 }
 
-// deadline is the instant at which the command must be killed.
+// deadline returns the instant at which the command must be killed.
 func (l lease) deadline(safeUntil time.Time) time.Time { return safeUntil.Add(-l.margin) }
 
-// judge returns what SafeUntil requires now, and the time until the next check.
+// judge returns the state of a lease that ends at safeUntil, and the time until the next check.
 func (l lease) judge(now, safeUntil time.Time) (verdict, time.Duration) {
 	left := safeUntil.Sub(now)
 	switch {
 	case left <= l.margin:
-		return leaseEnding, l.timeout / lookPart
+		return leaseEnding, l.timeout / checkPart
 	case left <= l.doubt:
-		return leaseInDoubt, min(left-l.margin, l.timeout/lookPart)
+		return leaseInDoubt, min(left-l.margin, l.timeout/checkPart)
 	}
-	return leaseGood, min(left-l.doubt, l.timeout/lookPart)
+	return leaseGood, min(left-l.doubt, l.timeout/checkPart)
 }

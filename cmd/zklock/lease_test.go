@@ -15,11 +15,14 @@ func TestALeaseIsInDoubtInTimeAndTheGroupIsKilledBeforeItIsOver(t *testing.T) {
 		timeout, grace, tick time.Duration
 		doubt, end           float64 // what is left when they begin
 	}{
-		"the defaults":      {10 * time.Second, 2 * time.Second, 2 * time.Second, 3.05 - 10./15, 10. / 11},
+		"the defaults": {10 * time.Second, 2 * time.Second, 2 * time.Second, 3.05 - 10./15,
+			10. / 11},
 		"the longest grace": {10 * time.Second, time.Hour, time.Second, 2.5 + 10./11, 10. / 11},
 		"no grace":          {10 * time.Second, 0, 2 * time.Second, 10. / 11, 10. / 11},
-		"short by nature":   {4 * time.Second, time.Second, 2 * time.Second, 4 - 2.125 - 0.2 - 2./3 - 0.08 - 4./15, 4. / 11},
-		"shorter still":     {time.Second, time.Second, 10 * time.Second, 1 - 0.53125 - 0.05 - 0.5/3 - 0.02 - 1./15, 1. / 11},
+		"short by nature": {4 * time.Second, time.Second, 2 * time.Second,
+			4 - 2.125 - 0.2 - 2./3 - 0.08 - 4./15, 4. / 11},
+		"shorter still": {time.Second, time.Second, 10 * time.Second,
+			1 - 0.53125 - 0.05 - 0.5/3 - 0.02 - 1./15, 1. / 11},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLease(c.timeout, c.grace, c.tick)
@@ -30,7 +33,7 @@ func TestALeaseIsInDoubtInTimeAndTheGroupIsKilledBeforeItIsOver(t *testing.T) {
 			for now := at(0); ; {
 				verdict, wait := l.judge(now, until)
 				require.Positive(t, wait)
-				require.LessOrEqual(t, wait, c.timeout/lookPart)
+				require.LessOrEqual(t, wait, c.timeout/checkPart)
 				if verdict != leaseGood && doubted.IsZero() {
 					doubted = now
 				}
@@ -49,8 +52,9 @@ func TestALeaseIsInDoubtInTimeAndTheGroupIsKilledBeforeItIsOver(t *testing.T) {
 // it: such a lease is never in doubt, however short the leases of an ensemble with long ticks are.
 func TestALeaseThatIsConfirmedOnScheduleIsNeverInDoubt(t *testing.T) {
 	t.Parallel()
-	for _, tick := range []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 10 * time.Second} {
-		for _, timeout := range []time.Duration{4 * time.Second, 6 * time.Second, 10 * time.Second, time.Minute} {
+	const s = time.Second
+	for _, tick := range []time.Duration{s / 5, s, 2 * s, 10 * s} {
+		for _, timeout := range []time.Duration{4 * s, 6 * s, 10 * s, time.Minute} {
 			l := newLease(timeout, timeout/gracePart, tick)
 			slack := min(2*tick, timeout/2)
 			heartbeat := min(timeout/5, (timeout-slack)/3)
@@ -62,7 +66,8 @@ func TestALeaseThatIsConfirmedOnScheduleIsNeverInDoubt(t *testing.T) {
 					until = now.Add(timeout - slack - slack/16 - timeout/20 - timeout/50)
 				}
 				verdict, wait := l.judge(now, until)
-				require.Equal(t, leaseGood, verdict, "timeout %v, tick %v, %v left", timeout, tick, until.Sub(now))
+				require.Equal(t, leaseGood, verdict,
+					"timeout %v, tick %v, %v left", timeout, tick, until.Sub(now))
 				now = now.Add(min(wait, 10*time.Millisecond))
 			}
 		}

@@ -15,7 +15,7 @@ import (
 
 // What to do with the command when the lock is lost.
 const (
-	lossKill   = "kill"   // SIGTERM when the lease is in doubt, SIGKILL before it is over
+	lossKill   = "kill"   // SIGTERM when the lease is in doubt, SIGKILL before it ends
 	lossTerm   = "term"   // SIGTERM only
 	lossIgnore = "ignore" // nothing
 )
@@ -52,9 +52,12 @@ type lockFlags struct {
 func (l *lockFlags) register(a *app, cmd *cobra.Command) {
 	l.registerLock(a, cmd)
 	f := cmd.Flags()
-	f.StringVar(&l.onLoss, "on-loss", lossKill, "`what` to do when the lock is lost: kill, term or ignore")
-	f.DurationVar(&l.grace, "grace", 0, "time from SIGTERM to SIGKILL, at most a quarter of the session timeout; default a fifth")
-	f.DurationVar(&l.maxHold, "max-hold", 0, "end the command when it has held the lock for so long: SIGTERM, then SIGKILL after the grace")
+	f.StringVar(&l.onLoss, "on-loss", lossKill,
+		"`what` to do when the lock is lost: kill, term or ignore")
+	f.DurationVar(&l.grace, "grace", 0, "time from SIGTERM to SIGKILL, "+
+		"at most a quarter of the session timeout; default a fifth")
+	f.DurationVar(&l.maxHold, "max-hold", 0, "end the command when it has held the lock "+
+		"for so long: SIGTERM, then SIGKILL after the grace")
 }
 
 // registerLock adds the flags of taking a lock.
@@ -63,28 +66,55 @@ func (l *lockFlags) registerLock(a *app, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.DurationVar(&l.wait, "wait", 0, "wait for at most this long; default as long as it takes")
 	f.StringVar(&l.owner, "owner", "", "the `name` that others see; default the command's")
-	f.BoolVar(&l.container, "container", false, "let the ensemble remove the lock's znode when it is no longer used")
-	f.StringArrayVar(&l.aclText, "acl", nil, "access `list` of the znodes that it creates, as zkCli.sh writes it: scheme:id:perms,...\n(perms of c, d, r, w, a), for example auth::cdrwa with --auth; default world:anyone:cdrwa")
+	f.BoolVar(&l.container, "container", false,
+		"let the ensemble remove the lock's znode when it is no longer used")
+	f.StringArrayVar(&l.aclText, "acl", nil, "access `list` of the znodes that it creates, "+
+		"as zkCli.sh writes it: scheme:id:perms,...\n"+
+		"(perms of c, d, r, w, a), for example auth::cdrwa with --auth; default world:anyone:cdrwa")
 }
 
 // registerKind adds the flags that choose the kind of lock.
 func (l *lockFlags) registerKind(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&l.try, "try", false, "don't wait for the lock, only for a server: 75 when the lock is not free")
-	f.BoolVarP(&l.shared, "shared", "s", false, "share the lock with others that use --shared (the readers of a read/write lock)")
-	f.BoolVarP(&l.exclusive, "exclusive", "x", false, "exclude those that use --shared (the writer of a read/write lock); without\n--shared and --exclusive PATH is a plain lock, which can't be mixed with these")
-	f.IntVarP(&l.permits, "permits", "n", 1, "take this many permits of a lock that has --of of them")
-	f.IntVar(&l.size, "of", 0, "how many permits there are, when the lock has no size yet (see zklock resize)")
+	f.BoolVar(&l.try, "try", false,
+		"don't wait for the lock, only for a server: 75 when the lock is not free")
+	f.BoolVarP(&l.shared, "shared", "s", false,
+		"share the lock with others that use --shared (the readers of a read/write lock)")
+	f.BoolVarP(&l.exclusive, "exclusive", "x", false,
+		"exclude those that use --shared (the writer of a read/write lock); without\n"+
+			"--shared and --exclusive PATH is a plain lock, which can't be mixed with these")
+	f.IntVarP(&l.permits, "permits", "n", 1,
+		"take this many permits of a lock that has --of of them")
+	f.IntVar(&l.size, "of", 0,
+		"how many permits there are, when the lock has no size yet (see zklock resize)")
 }
 
-// check refuses invalid combinations, before any I/O.
+// check refuses invalid combinations, before any I/O. argv is the command, and its name is the
+// default owner.
 func (l *lockFlags) check(a *app, cmd *cobra.Command, argv []string) error {
 	changed := cmd.Flags().Changed
 	l.waitSet, l.graceSet = changed("wait"), changed("grace")
 	if err := l.checkOnce(changed); err != nil {
 		return err
 	}
-	most := a.conn.timeout / gracePart
+	if err := l.checkLock(changed); err != nil {
+		return err
+	}
+	if err := l.checkLoss(changed, a.conn.timeout); err != nil {
+		return err
+	}
+	var err error
+	if l.acl, err = parseACL(l.aclText); err != nil {
+		return err
+	}
+	if l.owner == "" {
+		l.owner = filepath.Base(argv[0])
+	}
+	return nil
+}
+
+// checkLock refuses invalid combinations of the flags of taking a lock and of its kind.
+func (l *lockFlags) checkLock(changed func(flag string) bool) error {
 	switch {
 	case l.try && l.waitSet:
 		return usagef("--try and --wait: only one of them")
@@ -98,26 +128,28 @@ func (l *lockFlags) check(a *app, cmd *cobra.Command, argv []string) error {
 		return usagef("-n %d: needs --of SIZE, the number of permits that there are", l.permits)
 	case changed("of") && (l.size < 1 || l.permits < 1 || l.permits > l.size):
 		return usagef("-n %d --of %d: want 1 ≤ PERMITS ≤ SIZE", l.permits, l.size)
+	}
+	return nil
+}
+
+// checkLoss refuses invalid combinations of the flags of a lock's loss and of the command's end.
+func (l *lockFlags) checkLoss(changed func(flag string) bool, timeout time.Duration) error {
+	most := timeout / gracePart
+	switch {
 	case l.onLoss != lossKill && l.onLoss != lossTerm && l.onLoss != lossIgnore:
 		return usagef("--on-loss %s: want kill, term or ignore", l.onLoss)
 	case l.graceSet && (l.grace < 0 || l.grace > most):
-		return usagef("--grace %v: want 0 to %v, a quarter of the session timeout (--session-timeout)", l.grace, most)
+		return usagef("--grace %v: want 0 to %v, a quarter of the session timeout "+
+			"(--session-timeout)", l.grace, most)
 	case changed("max-hold") && l.maxHold <= 0:
 		return usagef("--max-hold %v: must be more than 0", l.maxHold)
 	case changed("max-hold") && l.onLoss == lossIgnore:
 		return usagef("--max-hold and --on-loss ignore: only one of them")
 	}
-	var err error
-	if l.acl, err = parseACL(l.aclText); err != nil {
-		return err
-	}
-	if l.owner == "" {
-		l.owner = filepath.Base(argv[0])
-	}
 	return nil
 }
 
-// graceOf is the grace for the session timeout that was granted.
+// graceOf returns the grace for the session timeout that was granted.
 func (l *lockFlags) graceOf(timeout time.Duration) time.Duration {
 	if l.graceSet {
 		return l.grace
@@ -125,7 +157,7 @@ func (l *lockFlags) graceOf(timeout time.Duration) time.Duration {
 	return timeout / 5
 }
 
-// options returns the options of the lock; left is the rest of --wait.
+// options returns the options of the lock. left is the rest of --wait.
 func (l *lockFlags) options(left time.Duration) []zklock.LockOption {
 	opts := []zklock.LockOption{zklock.WithOwner(l.owner)}
 	if l.waitSet {
@@ -143,22 +175,28 @@ func (l *lockFlags) options(left time.Duration) []zklock.LockOption {
 // taker waits for a lock, for the rest of --wait.
 type taker func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error)
 
-// take takes the lock of run and hold; left is the rest of --wait.
-func (l *lockFlags) take(ctx context.Context, a *app, c *zklock.Client, path string, left time.Duration) (*zklock.Hold, error) {
+// take takes the lock of run and hold. left is the rest of --wait.
+func (l *lockFlags) take(
+	ctx context.Context, a *app, c *zklock.Client, path string, left time.Duration,
+) (*zklock.Hold, error) {
 	if l.try {
+		// This bounds the wait for a connection, since --wait does not count here.
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection: --wait does not count here
+		ctx, cancel = context.WithTimeout(ctx, a.conn.patience)
 		defer cancel()
 	}
 	_, h, err := l.lock(ctx, c, path, left)
 	if errors.Is(err, zklock.ErrConflict) && !l.shared && !l.exclusive && l.size == 0 {
-		err = fmt.Errorf("%w (a path that is used with --shared needs --exclusive, one with permits --of)", err)
+		err = fmt.Errorf("%w (a path that is used with --shared needs --exclusive, "+
+			"one with permits --of)", err)
 	}
 	return h, err
 }
 
-// lock calls what the flags name.
-func (l *lockFlags) lock(ctx context.Context, c *zklock.Client, path string, left time.Duration) (context.Context, *zklock.Hold, error) {
+// lock takes the kind of lock that the flags name.
+func (l *lockFlags) lock(
+	ctx context.Context, c *zklock.Client, path string, left time.Duration,
+) (context.Context, *zklock.Hold, error) {
 	opts := l.options(left)
 	switch {
 	case l.size > 0 && l.try:
@@ -179,7 +217,7 @@ func (l *lockFlags) lock(ctx context.Context, c *zklock.Client, path string, lef
 	return c.Mutex(path, opts...).Lock(ctx)
 }
 
-// lostError is the end of a program that has found its lock lost.
+// lostError returns the error with which zklock ends if it has found its lock lost.
 func lostError(cause error) error {
 	return &exitError{exitLost, fmt.Errorf("lock lost: %w", bare{cause})}
 }

@@ -35,7 +35,8 @@ func TestLsIsNotStoppedByLongNames(t *testing.T) {
 		require.Len(t, w.locks, 3)
 		require.Equal(t, 1, w.locks[0].Waiting)
 		require.Len(t, w.locks[0].Line, 1)
-		require.Contains(t, string(w.locks[0].Line[0].Data), "right", "znodes below a long name are read, too")
+		require.Contains(t, string(w.locks[0].Line[0].Data), "right",
+			"znodes below a long name are read, too")
 		var out bytes.Buffer
 		require.NoError(t, printLocks(&out, w.locks, time.Now()))
 		require.Less(t, out.Len(), 2000)

@@ -17,13 +17,14 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// These tests show what happens to the command when the lock is lost. Sessions are short, so that the tests do not take
-// long, and long enough for a busy machine: between the SIGKILL and the instant at which the ensemble frees the lock
-// there is more than a second.
+// These tests show what happens to the command when the lock is lost. Sessions are short, so that
+// the tests do not take long, and long enough for a busy machine: between the SIGKILL and the
+// instant at which the ensemble frees the lock there is more than a second.
 const lossTimeout = 6 * time.Second
 
 func lossFlags(more ...string) []string {
-	return append([]string{"run", "--session-timeout", lossTimeout.String(), "--tick", tick.String()}, more...)
+	flags := []string{"run", "--session-timeout", lossTimeout.String(), "--tick", tick.String()}
+	return append(flags, more...)
 }
 
 // free waits until no contender holds the lock and returns when that was.
@@ -44,10 +45,12 @@ func hold(t *testing.T, zk string, d diary, flags ...string) *process {
 // launchHold is hold that does not wait for them.
 func launchHold(t *testing.T, zk string, d diary, flags ...string) *process {
 	t.Helper()
-	return launch(t, zk, append(lossFlags(flags...), "/l", "--", testCommand, "stubborn", "diary", string(d), "family", "live")...)
+	return launch(t, zk, append(lossFlags(flags...), "/l", "--", testCommand, "stubborn", "diary",
+		string(d), "family", "live")...)
 }
 
-// late waits for the end of the command and its child and returns for how long one of them was alive after at.
+// late waits for the end of the command and its child and returns for how long one of them was
+// alive after at.
 func (d diary) late(t *testing.T, at time.Time) (most time.Duration) {
 	t.Helper()
 	d.silent(t, "child", "grandchild")
@@ -57,8 +60,8 @@ func (d diary) late(t *testing.T, at time.Time) (most time.Duration) {
 	return most
 }
 
-// inTime asserts that try, which returns a delay, returns none. It may be repeated, because a machine that stops a
-// process for seconds proves nothing; a defect is late every time.
+// inTime asserts that try, which returns a delay, returns none. It may be repeated, because a
+// machine that stops a process for seconds proves nothing; a defect is late every time.
 func inTime(t *testing.T, try func() time.Duration) {
 	t.Helper()
 	var all []time.Duration
@@ -85,9 +88,9 @@ $`, p.err)
 	})
 }
 
-// The same on a real server that is stopped: its client's connections stay open, and nothing is answered. Only the
-// client's own clock tells when the session is over; so the comparison is with the instant at which the client could be
-// certain of it.
+// The same on a real server that is stopped: its client's connections stay open, and nothing is
+// answered. Only the client's own clock tells when the session is over; so the comparison is with
+// the instant at which the client could be certain of it.
 func TestAStoppedRealServerKillsTheGroupInTime(t *testing.T) {
 	e := ensemble.Shared(t, 1)
 	e.NeedControl(t)
@@ -107,15 +110,18 @@ func TestTheCommandMayEndByItselfDuringTheGrace(t *testing.T) {
 	t.Parallel()
 	for trial := 1; ; trial++ {
 		s, d := server(t), newDiary(t)
-		p := launch(t, s.Addr(), append(lossFlags("--session-timeout", "12s", "--grace", "3s"), "/l", "--", testCommand, "diary", string(d), "until-term")...)
+		p := launch(t, s.Addr(), append(lossFlags("--session-timeout", "12s", "--grace", "3s"),
+			"/l", "--", testCommand, "diary", string(d), "until-term")...)
 		d.alive(t, "child")
-		s.Inject(fault.Refuse()) // a server that accepts the connection and sends nothing would shorten the lease
+		// A server that accepts the connection and sends nothing would shorten the lease.
+		s.Inject(fault.Refuse())
 		s.Inject(fault.Freeze())
 		p.exits(exitLost)
 		if d.has("child", "told") {
 			return
 		}
-		require.Less(t, trial, 4, "not even a busy machine lets a process wait for three seconds every time")
+		require.Less(t, trial, 4,
+			"not even a busy machine lets a process wait for three seconds every time")
 	}
 }
 
@@ -135,10 +141,13 @@ func TestOnLossTermNeverSendsSIGKILL(t *testing.T) {
 func TestOnLossIgnoreReportsTheLossAndLeavesTheCommandRunning(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
-	p := launch(t, s.Addr(), append(lossFlags("--session-timeout", calm, "--on-loss", "ignore"), "/l", "--", testCommand, "diary", string(d), "until-term")...)
+	p := launch(t, s.Addr(), append(lossFlags("--session-timeout", calm, "--on-loss", "ignore"),
+		"/l", "--", testCommand, "diary", string(d), "until-term")...)
 	d.alive(t, "child")
 	require.NoError(t, s.Expire(s.Sessions()[0].ID))
-	until(t, "said", func() bool { return strings.Contains(p.err.String(), "lock lost, and the command goes on: ") })
+	until(t, "said", func() bool {
+		return strings.Contains(p.err.String(), "lock lost, and the command goes on: ")
+	})
 	require.False(t, d.has("child", "told"))
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	p.exits(7)
@@ -157,7 +166,8 @@ func TestAnExpiredSessionOrABrokenLockKillsTheCommandAtOnce(t *testing.T) {
 		}
 		p.exits(exitLost)
 		// When a session is over, the deletion of its znode may be reported first.
-		require.Regexp(t, "^zklock: lock lost: .*(deleted|"+how+").*: SIGKILL to the command\n$", p.err)
+		require.Regexp(t, "^zklock: lock lost: .*(deleted|"+how+").*: SIGKILL to the command\n$",
+			p.err)
 		d.silent(t, "child", "grandchild")
 	}
 }
@@ -172,14 +182,16 @@ func TestALossThatOnlyTheReleaseFindsIsTold(t *testing.T) {
 	}{
 		"killed with the lock": {nil, exitLost, "^zklock: lock lost: "},
 		"told with the lock":   {[]string{"--on-loss", "term"}, exitLost, "^zklock: lock lost: "},
-		"left alone":           {[]string{"--on-loss", "ignore"}, 7, "^zklock: lock lost before the command had ended: "},
+		"left alone": {[]string{"--on-loss", "ignore"}, 7,
+			"^zklock: lock lost before the command had ended: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, d := server(t), newDiary(t)
 			s.Inject(fault.DropReply().Op(fault.OpNotify))
 			flags := append(lossFlags("--session-timeout", calm), k.flags...)
-			p := launch(t, s.Addr(), append(flags, "/l", "--", testCommand, "diary", string(d), "until-term")...)
+			p := launch(t, s.Addr(),
+				append(flags, "/l", "--", testCommand, "diary", string(d), "until-term")...)
 			d.alive(t, "child")
 			loseUnnoticed(t, s)
 			require.NoError(t, p.Process.Signal(syscall.SIGTERM))
@@ -207,7 +219,8 @@ func TestALossThatOnlyTheReleaseFindsIsTold(t *testing.T) {
 func loseUnnoticed(t *testing.T, s *zktest.Server) {
 	t.Helper()
 	node := "/l/" + s.Children("/l")[0]
-	require.NoError(t, s.Await(locktest.Within(t, locktest.Bound), func() bool { return s.WatchCount() > 0 }))
+	require.NoError(t,
+		s.Await(locktest.Within(t, locktest.Bound), func() bool { return s.WatchCount() > 0 }))
 	require.NoError(t, s.Delete(node))
 }
 
@@ -215,15 +228,18 @@ func TestMaxHoldEndsTheCommandBeforeTheLockIsFree(t *testing.T) {
 	t.Parallel()
 	for most := time.Second; ; most *= 8 {
 		s, d := server(t), newDiary(t)
-		p := launchHold(t, s.Addr(), d, "--session-timeout", calm, "--max-hold", most.String(), "--grace", "500ms")
-		until(t, "the command and its child, or the end", func() bool { return !d.seen("grandchild").IsZero() || p.over() })
+		p := launchHold(t, s.Addr(), d, "--session-timeout", calm, "--max-hold", most.String(),
+			"--grace", "500ms")
+		until(t, "the command and its child, or the end",
+			func() bool { return !d.seen("grandchild").IsZero() || p.over() })
 		if d.seen("grandchild").IsZero() && most < time.Minute {
 			continue // a busy machine had not started it by then
 		}
 		freed := free(t, s, "/l")
 		require.LessOrEqual(t, d.late(t, freed), time.Duration(0))
 		p.exits(exitLost)
-		require.Regexp(t, "held for longer than --max-hold "+most.String()+": SIGTERM to the command\n.*: SIGKILL to the command", p.err)
+		require.Regexp(t, "held for longer than --max-hold "+most.String()+
+			": SIGTERM to the command\n.*: SIGKILL to the command", p.err)
 		return
 	}
 }
@@ -243,7 +259,8 @@ func TestTheCommandDiesWithAKilledZklock(t *testing.T) {
 func TestWithOnLossIgnoreTheCommandGetsSIGTERMWhenZklockIsKilled(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
-	p := launch(t, s.Addr(), append(lossFlags("--on-loss", "ignore"), "/l", "--", testCommand, "diary", string(d), "note", "family", "live")...)
+	p := launch(t, s.Addr(), append(lossFlags("--on-loss", "ignore"), "/l", "--", testCommand,
+		"diary", string(d), "note", "family", "live")...)
 	d.alive(t, "child", "grandchild")
 	require.NoError(t, p.Process.Kill())
 	for _, who := range []string{"child", "grandchild"} {
@@ -272,7 +289,8 @@ func TestElectAgainOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	for patience := time.Second; ; patience *= 4 {
 		s, d := server(t), newDiary(t)
-		p := launch(t, s.Addr(), "elect", "--again", "--connect-timeout", patience.String(), "/e", "--", testCommand, "diary", string(d), "until-term")
+		p := launch(t, s.Addr(), "elect", "--again", "--connect-timeout", patience.String(), "/e",
+			"--", testCommand, "diary", string(d), "until-term")
 		terms := func() int { return d.count("child", "ready") }
 		until(t, "the first term, or the end", func() bool { return terms() == 1 || p.over() })
 		if p.over() && patience < locktest.Bound {
@@ -281,7 +299,8 @@ func TestElectAgainOutlivesAnOutage(t *testing.T) {
 		}
 		outage := s.Inject(fault.Refuse())
 		require.NoError(t, s.Delete("/e/"+s.Children("/e")[0]))
-		until(t, "connecting fails", func() bool { return strings.Contains(p.err.String(), "; trying again\n") })
+		until(t, "connecting fails",
+			func() bool { return strings.Contains(p.err.String(), "; trying again\n") })
 		outage.Remove()
 		until(t, "the second term", func() bool { return terms() == 2 })
 		require.NoError(t, p.Process.Signal(syscall.SIGTERM))
@@ -290,11 +309,13 @@ func TestElectAgainOutlivesAnOutage(t *testing.T) {
 	}
 }
 
-// A service that was told to leave, and whose leadership is lost before it has, is not started again.
+// A service that was told to leave, and whose leadership is lost before it has, is not started
+// again.
 func TestElectAgainDoesNotOutliveSIGTERM(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
-	p := launch(t, s.Addr(), "elect", "--again", "--session-timeout", calm, "/e", "--", testCommand, "diary", string(d), "note", "live")
+	p := launch(t, s.Addr(), "elect", "--again", "--session-timeout", calm, "/e", "--", testCommand,
+		"diary", string(d), "note", "live")
 	d.alive(t, "child")
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	until(t, "told", func() bool { return d.has("child", "signal 15") })
@@ -303,7 +324,8 @@ func TestElectAgainDoesNotOutliveSIGTERM(t *testing.T) {
 	d.silent(t, "child")
 }
 
-// Standard error is a full pipe that nobody reads. Neither the command's signal nor the release wait for it.
+// Standard error is a full pipe that nobody reads. Neither the command's signal nor the release
+// wait for it.
 func TestAMessageThatNobodyReadsDelaysNothing(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
@@ -315,10 +337,12 @@ func TestAMessageThatNobodyReadsDelaysNothing(t *testing.T) {
 	_, err = w.Write(make([]byte, 1<<20))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "full")
 
-	cmd := self(t, "zklock", "run", "--verbose", "--session-timeout", calm, "--max-hold", "1s", "/l", "--", testCommand, "diary", string(d), "until-term")
+	cmd := self(t, "zklock", "run", "--verbose", "--session-timeout", calm, "--max-hold", "1s",
+		"/l", "--", testCommand, "diary", string(d), "until-term")
 	cmd.Stderr = w
 	p := start(t, cmd, s.Addr())
 	p.exits(exitLost)
 	require.Zero(t, inLine(s, "/l"))
-	require.True(t, d.has("child", "told") || d.seen("child").IsZero(), "a busy machine may not have started it by then")
+	require.True(t, d.has("child", "told") || d.seen("child").IsZero(),
+		"a busy machine may not have started it by then")
 }

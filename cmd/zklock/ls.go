@@ -19,10 +19,15 @@ import (
 	"github.com/zklock/locker/zklock/admin"
 )
 
+// lsFlags are the flags of ls.
+type lsFlags struct {
+	asJSON bool
+	rows   int
+	limits walkLimits
+}
+
 func (a *app) lsCommand() *cobra.Command {
-	var asJSON bool
-	var rows int
-	var limits walkLimits
+	var l lsFlags
 	cmd := &cobra.Command{
 		Use:     "ls [flags] PATH",
 		GroupID: groupLook,
@@ -40,48 +45,71 @@ reads at most --limit znodes, with a list for each, whether they belong to locks
 			if err != nil {
 				return err
 			}
-			if err := limits.check(); err != nil {
+			if err := l.check(); err != nil {
 				return err
-			}
-			if rows < 1 {
-				return usagef("--rows %d: must be more than 0", rows)
-			}
-			if !asJSON {
-				rows = 1 // the holder, if there is one
 			}
 			return a.with(func(ctx context.Context, c *zklock.Client) error {
 				ctx, cancel := context.WithTimeout(ctx, max(time.Minute, a.conn.patience))
 				defer cancel()
-				found, err := findLocks(ctx, c, root, limits, rows)
-				if err != nil {
-					return err
-				}
-				if found.cut && !a.quiet {
-					notice(a.err, "some znodes were left out: --limit %d znodes, --depth %d", limits.znodes, limits.depth)
-				}
-				if found.hidden > 0 && !a.quiet {
-					notice(a.err, "%d znodes may not be read with these credentials: locks there are not shown", found.hidden)
-				}
-				if len(found.locks) == 0 {
-					if err := a.noteMissing(ctx, c, root); err != nil {
-						return err
-					}
-				}
-				if asJSON {
-					return a.printJSON(found.locks)
-				}
-				return printLocks(a.out, found.locks, time.Now())
+				return a.ls(ctx, c, root, &l)
 			})
 		},
 	}
-	jsonFlag(cmd, &asJSON)
-	rowsFlag(cmd, &rows)
-	limits.register(cmd)
+	jsonFlag(cmd, &l.asJSON)
+	rowsFlag(cmd, &l.rows)
+	l.limits.register(cmd)
 	return cmd
 }
 
-// lookRoot is the path below which ls looks. The default is not the root: an ensemble may have a
-// million znodes that are no locks, and each costs a list.
+func (l *lsFlags) check() error {
+	if err := l.limits.check(); err != nil {
+		return err
+	}
+	if l.rows < 1 {
+		return usagef("--rows %d: must be more than 0", l.rows)
+	}
+	return nil
+}
+
+// ls prints the locks at root and below it.
+func (a *app) ls(ctx context.Context, c *zklock.Client, root string, l *lsFlags) error {
+	rows := l.rows
+	if !l.asJSON {
+		rows = 1 // the table shows the holder only, which is the first in line
+	}
+	found, err := findLocks(ctx, c, root, l.limits, rows)
+	if err != nil {
+		return err
+	}
+	if !a.quiet {
+		a.noteLeftOut(found, l.limits)
+	}
+	if len(found.locks) == 0 {
+		if err := a.noteMissing(ctx, c, root); err != nil {
+			return err
+		}
+	}
+	if l.asJSON {
+		return a.printJSON(found.locks)
+	}
+	return printLocks(a.out, found.locks, time.Now())
+}
+
+// noteLeftOut tells the user which znodes the walk did not read.
+func (a *app) noteLeftOut(found walk, limits walkLimits) {
+	if found.cut {
+		notice(a.err, "some znodes were left out: --limit %d znodes, --depth %d",
+			limits.znodes, limits.depth)
+	}
+	if found.hidden > 0 {
+		notice(a.err, "%d znodes may not be read with these credentials: "+
+			"locks there are not shown", found.hidden)
+	}
+}
+
+// lookRoot returns the path below which ls searches: its argument, or the one in the environment.
+// There is no other default. An ensemble may have a million znodes that are no locks, and ls would
+// list each of them.
 func lookRoot(cmd *cobra.Command, args []string) (string, error) {
 	if len(args) == 1 {
 		return slashless(args[0]), nil
@@ -89,10 +117,11 @@ func lookRoot(cmd *cobra.Command, args []string) (string, error) {
 	if root := os.Getenv(envRoot); root != "" {
 		return slashless(root), nil
 	}
-	return "", usagef("no PATH: name the directory of the locks, or set %s; %s / looks at the whole ensemble", envRoot, cmd.CommandPath())
+	return "", usagef("no PATH: name the directory of the locks, or set %s; "+
+		"%s / looks at the whole ensemble", envRoot, cmd.CommandPath())
 }
 
-// slashless is a path without the slash that a shell's completion leaves at its end.
+// slashless returns path without the slash that a shell's completion leaves at its end.
 func slashless(path string) string {
 	if cut := strings.TrimRight(path, "/"); cut != "" {
 		return cut
@@ -101,10 +130,11 @@ func slashless(path string) string {
 }
 
 func rowsFlag(cmd *cobra.Command, rows *int) {
-	cmd.Flags().IntVar(rows, "rows", 100, "with --json, show this many contenders of a lock at most")
+	cmd.Flags().IntVar(rows, "rows", 100,
+		"with --json, show this many contenders of a lock at most")
 }
 
-// walkLimits bound how much of the tree is read.
+// walkLimits bounds how much of the tree is read.
 type walkLimits struct{ znodes, depth int }
 
 func (l *walkLimits) register(cmd *cobra.Command) {
@@ -128,24 +158,25 @@ const atOnce = 16
 // walk is the result of walking a tree.
 type walk struct {
 	locks  []lockEntry
-	looked int  // znodes read
-	hidden int  // of these, the ones that may not be read
+	hidden int  // znodes that may not be read
 	cut    bool // the limits left something out
 }
 
-// findLocks looks for the locks below root, and reads rows contenders of each.
-func findLocks(ctx context.Context, c *zklock.Client, root string, limits walkLimits, rows int) (w walk, err error) {
-	found, err := admin.Locks(ctx, c, root, admin.Search{Znodes: limits.znodes, Depth: limits.depth, Rows: rows})
-	w.locks = []lockEntry{}
-	w.looked, w.hidden, w.cut = found.Looked, found.Hidden, found.Truncated
+// findLocks searches for the locks at root and below it, and reads rows contenders of each.
+func findLocks(
+	ctx context.Context, c *zklock.Client, root string, limits walkLimits, rows int,
+) (walk, error) {
+	search := admin.Search{Znodes: limits.znodes, Depth: limits.depth, Rows: rows}
+	found, err := admin.Locks(ctx, c, root, search)
+	w := walk{locks: []lockEntry{}, hidden: found.Hidden, cut: found.Truncated}
 	for _, page := range found.Locks {
 		w.locks = append(w.locks, newEntry(page))
 	}
 	return w, err
 }
 
-// readable is err, unless it says that one znode is gone, may not be read, or is too large to read:
-// that one is left out.
+// readable returns nil if err says that one znode is gone, may not be read, or is too large to
+// read. Such a znode is left out. Of any other error readable returns err itself.
 func readable(err error) error {
 	for _, one := range []error{zk.ErrNoNode, zk.ErrNoAuth, session.ErrTooLarge, session.ErrPath} {
 		if errors.Is(err, one) {
@@ -155,7 +186,8 @@ func readable(err error) error {
 	return err
 }
 
-// each calls fn for all paths, several at a time, and returns one of the errors.
+// each calls fn for all paths, at most atOnce at a time, and returns one of the errors. After an
+// error it makes no more calls.
 func each(paths []string, fn func(i int, path string) error) error {
 	var (
 		wg   sync.WaitGroup
@@ -163,21 +195,26 @@ func each(paths []string, fn func(i int, path string) error) error {
 		next int
 		bad  error
 	)
+	// take returns the index of the next path, or false if no call is left to make.
+	take := func() (int, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if bad != nil || next == len(paths) {
+			return 0, false
+		}
+		next++
+		return next - 1, true
+	}
+	fail := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		bad = err
+	}
 	for range min(atOnce, len(paths)) {
 		wg.Go(func() {
-			for {
-				mu.Lock()
-				i := next
-				next++
-				stop := bad != nil || i >= len(paths)
-				mu.Unlock()
-				if stop {
-					return
-				}
+			for i, more := take(); more; i, more = take() {
 				if err := fn(i, paths[i]); err != nil {
-					mu.Lock()
-					bad = err
-					mu.Unlock()
+					fail(err)
 				}
 			}
 		})
@@ -197,7 +234,8 @@ func printLocks(out io.Writer, locks []lockEntry, now time.Time) error {
 		if since := e.since(); !since.IsZero() {
 			held = age(now.Sub(since))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", short(e.Path, 200), e.kind(), dash(e.holder()), held, e.Waiting)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n",
+			short(e.Path, 200), e.kind(), dash(e.holder()), held, e.Waiting)
 	}
 	return w.Flush()
 }

@@ -3,7 +3,8 @@
 //	zklock run --wait 30s /locks/rebuild-index -- ./rebuild.sh
 //	zklock ls /locks
 //
-// The command runs while the lock is held, and is stopped before another client can have it: zklock help safety.
+// The command runs while the lock is held, and is stopped before another client can have the lock:
+// see zklock help safety.
 package main
 
 import "os"

@@ -24,7 +24,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// The tests run this test binary as zklock, and as the commands that zklock runs: its name selects which.
+// The tests run this test binary as zklock, and as the commands that zklock runs: its name selects
+// which.
 func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){
 		"zklock":    main,
@@ -38,9 +39,11 @@ type tests struct{ m *testing.M }
 
 func (t tests) Run() int {
 	flag.Parse()
-	// Signals that this process ignores, because of nohup or a shell that runs the tests in the background, would stay
-	// ignored in all processes that it starts.
-	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
+	// Signals that this process ignores, because of nohup or a shell that runs the tests in the
+	// background, would stay ignored in all processes that it starts.
+	for _, sig := range []os.Signal{
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
+	} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
@@ -59,8 +62,8 @@ func (t tests) Run() int {
 // tick is the in-process servers' tick.
 const tick = 500 * time.Millisecond
 
-// longSessions gives a test the session timeouts that it asks for. calm is the timeout of a session or of connecting
-// where none may pass, however busy the machine is.
+// longSessions gives a test the session timeouts that it asks for. calm is the timeout of a session
+// or of connecting where none may pass, however busy the machine is.
 var longSessions = zktest.WithSessionTimeouts(2*tick, time.Hour)
 
 const calm = "10m"
@@ -123,13 +126,20 @@ func launchAs(t testing.TB, name, zk string, args ...string) *process {
 // start is launch for a command of one's own.
 func start(t testing.TB, cmd *exec.Cmd, zk string) *process {
 	t.Helper()
-	p := &process{TB: t, Cmd: cmd, out: &locktest.Buffer{}, err: &locktest.Buffer{}, ended: make(chan struct{})}
+	p := &process{
+		TB:    t,
+		Cmd:   cmd,
+		out:   &locktest.Buffer{},
+		err:   &locktest.Buffer{},
+		ended: make(chan struct{}),
+	}
 	p.Stdout = p.out
 	if p.Stderr == nil {
 		p.Stderr = p.err
 	}
 	p.Env = environ(t, zk)
-	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a process group of its own, and no terminal
+	// It has its own process group, and no terminal.
+	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	require.NoError(t, p.Start())
 	go func() {
 		_ = p.Cmd.Wait() // its exit code is checked below
@@ -148,7 +158,8 @@ func (p *process) exit() int {
 	select {
 	case <-p.ended:
 	case <-time.After(locktest.Bound):
-		p.Fatalf("zklock %q has not ended after %v\nstdout: %s\nstderr: %s", p.Args, locktest.Bound, p.out, p.err)
+		p.Fatalf("zklock %q has not ended after %v\nstdout: %s\nstderr: %s",
+			p.Args, locktest.Bound, p.out, p.err)
 	}
 	return p.ProcessState.ExitCode()
 }
@@ -172,7 +183,8 @@ func (p *process) exits(code int) {
 // environ is the environment of a zklock: the servers at zk, and timeouts that do not pass.
 func environ(t testing.TB, zk string) []string {
 	t.Helper()
-	return append(os.Environ(), envZK+"="+zk, envTimeout+"="+calm, variable("connect-timeout")+"="+calm, "PATH="+commands(t)+":"+os.Getenv("PATH"))
+	return append(os.Environ(), envZK+"="+zk, envTimeout+"="+calm,
+		variable("connect-timeout")+"="+calm, "PATH="+commands(t)+":"+os.Getenv("PATH"))
 }
 
 // commands is a directory with zklock and the test command in it.
@@ -199,7 +211,8 @@ func (d diary) entries(who string) (all []string) {
 		return nil
 	}
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), who+" "); ok && strings.HasSuffix(line, "\n") {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), who+" ")
+		if ok && strings.HasSuffix(line, "\n") {
 			all = append(all, rest)
 		}
 	}

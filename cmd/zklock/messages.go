@@ -8,29 +8,29 @@ import (
 )
 
 const (
-	stall   = 100 * time.Millisecond // for how long a write to standard error is waited for
-	parting = time.Second            // and those that are left when zklock ends
-	backlog = 1000                   // writes that are kept meanwhile; more are lost
+	stall   = 100 * time.Millisecond // how long Write waits for the write to standard error
+	parting = time.Second            // how long zklock waits for the last writes when it ends
+	backlog = 1000                   // how many writes are kept meanwhile; more are lost
 )
 
-// messages is standard error, which may not take a write for a long time: a pipe that nobody reads, a terminal after Ctrl-S.
-// Meanwhile a lock has to be watched, and a command to be ended. So after one stall a Write does not wait any more until
-// the writes go on.
+// messages writes to standard error. A write there may block for a long time: nobody reads the
+// pipe, or the terminal got Ctrl-S. Meanwhile zklock must supervise its lock and its command. So
+// after one stall a Write no longer waits, until standard error takes writes again.
 type messages struct {
 	queue chan message
-	stuck atomic.Bool
+	stuck atomic.Bool // a Write has waited for stall, and no write has ended since
 }
 
 type message struct {
 	text    []byte
-	written chan struct{}
+	written chan struct{} // closed when the text was written
 }
 
 func newMessages(out io.Writer) *messages {
 	m := &messages{queue: make(chan message, backlog)}
 	go func() { // ends with the process: nothing ends a blocked write
 		for next := range m.queue {
-			_, _ = out.Write(next.text) // there is nowhere else to report an error
+			_, _ = out.Write(next.text) // there is no other place to report an error
 			m.stuck.Store(false)
 			close(next.written)
 		}
@@ -39,16 +39,18 @@ func newMessages(out io.Writer) *messages {
 }
 
 func (m *messages) Write(p []byte) (int, error) {
-	if written := m.put(p); !m.stuck.Load() {
+	written := m.put(p)
+	if !m.stuck.Load() {
 		m.stuck.Store(!within(stall, written))
 	}
 	return len(p), nil
 }
 
-// flush waits for the writes before it.
+// flush waits until the writes before it have ended, but no longer than parting.
 func (m *messages) flush() { within(parting, m.put(nil)) }
 
-// put returns a channel that is closed when p has been written, or nil if it is lost.
+// put queues p. It returns a channel that is closed when p has been written, or nil if p is lost
+// because the queue is full.
 func (m *messages) put(p []byte) <-chan struct{} {
 	next := message{bytes.Clone(p), make(chan struct{})}
 	select {

@@ -16,14 +16,18 @@ import (
 // registerOnce adds the flags of a command that runs once in the fleet.
 func (l *lockFlags) registerOnce(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&l.key, "once-per", "", "run the command once in the fleet for this `key`; 0 at once when it was run")
-	f.DurationVar(&l.every, "every", 0, "run the command unless the last run began less than this long ago; 0 at once then")
-	f.BoolVar(&l.atMost, "at-most-once", false, "with --once-per or --every: a run counts from its start, also when it fails")
+	f.StringVar(&l.key, "once-per", "",
+		"run the command once in the fleet for this `key`; 0 at once when it was run")
+	f.DurationVar(&l.every, "every", 0,
+		"run the command unless the last run began less than this long ago; 0 at once then")
+	f.BoolVar(&l.atMost, "at-most-once", false,
+		"with --once-per or --every: a run counts from its start, also when it fails")
 }
 
 // once reports whether the command is to run once in the fleet.
 func (l *lockFlags) once() bool { return l.key != "" || l.everySet }
 
+// checkOnce refuses invalid combinations of the flags of registerOnce.
 func (l *lockFlags) checkOnce(changed func(string) bool) error {
 	l.everySet = changed("every")
 	switch {
@@ -36,56 +40,83 @@ func (l *lockFlags) checkOnce(changed func(string) bool) error {
 	case l.atMost && !l.once():
 		return usagef("--at-most-once: needs --once-per or --every")
 	case l.once() && (l.shared || l.exclusive || l.size > 0):
-		return usagef("--once-per and --every: need a plain lock, not --shared, --exclusive or --of")
+		return usagef("--once-per and --every: " +
+			"need a plain lock, not --shared, --exclusive or --of")
 	}
 	return nil
 }
 
-// section calls fn, which runs the command, while the lock is held; left is the rest of --wait.
-type section func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) (started bool, err error)) error
+// work is what is done while a lock is held: it runs the command. It reports whether the command
+// was started.
+type work func(h *zklock.Hold) (started bool, err error)
 
-// onlyOnce is the section of a job that runs once in the fleet.
+// section takes the lock, calls do, and releases the lock. left is the rest of --wait.
+type section func(ctx context.Context, c *zklock.Client, left time.Duration, do work) error
+
+// onlyOnce returns the section of a job that runs once in the fleet. The section does not call the
+// work if the job was run already.
 func (a *app) onlyOnce(l *lockFlags, path string) section {
-	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) (started bool, err error)) error {
+	return func(ctx context.Context, c *zklock.Client, left time.Duration, do work) error {
 		opts := l.options(left)
 		if l.try {
 			opts = append(opts, zklock.WithMaxWait(0))
+			// This bounds the wait for a connection. It does not end the command.
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection; it does not end the command
+			ctx, cancel = context.WithTimeout(ctx, a.conn.patience)
 			defer cancel()
 		}
 		job := c.Job(path, opts...)
-		forget := func(ctx context.Context) (bool, error) { return job.Forget(ctx, l.key) }
-		if l.everySet {
-			forget = job.ForgetLast
-		}
 		if l.atMost {
 			job = job.AtMostOnce()
 		}
-		work := func(ctx context.Context) error {
+		run, err := l.runJob(ctx, job, func(ctx context.Context) error {
 			h, _ := zklock.HoldFrom(ctx, path)
-			started, err := fn(h)
-			if l.atMost && !started { // recorded, and not made
-				if _, err := forget(h.Context()); err != nil {
-					notice(a.err, "the command was not started, and its run stays recorded (see zklock done --forget): %v", bare{err})
-				}
+			started, err := do(h)
+			if l.atMost && !started {
+				a.forgetUnstarted(h.Context(), l, job)
 			}
 			return err
+		})
+		if errors.Is(err, zklock.ErrNotRecorded) {
+			return fmt.Errorf("the command has ended with 0, but its run could not be recorded, "+
+				"so that it may be run again: %w", err)
 		}
-		var run zklock.JobRun
-		var err error
-		if l.everySet {
-			run, err = job.Every(ctx, l.every, work)
-		} else {
-			run, err = job.Once(ctx, l.key, work)
-		}
-		switch {
-		case errors.Is(err, zklock.ErrNotRecorded):
-			return fmt.Errorf("the command has ended with 0, but its run could not be recorded, so that it may be run again: %w", err)
-		case err != nil || run.Mine:
-		case a.verbose || !a.quiet && term.IsTerminal(int(os.Stderr.Fd())):
-			notice(a.err, "%s: done already, %v", path, run)
+		if err == nil && !run.Mine {
+			a.noteDone(path, run)
 		}
 		return err
+	}
+}
+
+// runJob runs fn as the job, by the rule that the flags name.
+func (l *lockFlags) runJob(
+	ctx context.Context, job *zklock.Job, fn func(ctx context.Context) error,
+) (zklock.JobRun, error) {
+	if l.everySet {
+		return job.Every(ctx, l.every, fn)
+	}
+	return job.Once(ctx, l.key, fn)
+}
+
+// forgetUnstarted removes a run from the record that --at-most-once has recorded before its start,
+// and that was not started.
+func (a *app) forgetUnstarted(ctx context.Context, l *lockFlags, job *zklock.Job) {
+	var err error
+	if l.everySet {
+		_, err = job.ForgetLast(ctx)
+	} else {
+		_, err = job.Forget(ctx, l.key)
+	}
+	if err != nil {
+		notice(a.err, "the command was not started, and its run stays recorded "+
+			"(see zklock done --forget): %v", bare{err})
+	}
+}
+
+// noteDone tells the user at a terminal that the job was run before. Elsewhere it prints nothing,
+// so that cron sends no mail.
+func (a *app) noteDone(path string, run zklock.JobRun) {
+	if a.verbose || !a.quiet && term.IsTerminal(int(os.Stderr.Fd())) {
+		notice(a.err, "%s: done already, %v", path, run)
 	}
 }

@@ -41,25 +41,34 @@ before it has queued there creates it again.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.root = args[0]
-			switch {
-			case p.root == "/":
-				return usagef("prune /: not all that is empty there is a lock's; name a path that holds only locks")
-			case p.age < 0:
-				return usagef("--older-than %v: must not be less than 0", p.age)
-			case p.depth < 1:
-				return usagef("--depth %d: must be more than 0", p.depth)
-			}
-			if err := session.CheckPath(p.root); err != nil {
+			if err := p.check(); err != nil {
 				return err
 			}
-			return a.with(func(ctx context.Context, c *zklock.Client) error { return p.run(ctx, a, c, yes) })
+			return a.with(func(ctx context.Context, c *zklock.Client) error {
+				return p.run(ctx, a, c, yes)
+			})
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&yes, "yes", "y", false, "remove them; without it they are only listed")
-	f.DurationVar(&p.age, "older-than", time.Hour, "leave a directory that was made less than this long ago, by the ensemble's clock and ours")
+	f.DurationVar(&p.age, "older-than", time.Hour, "leave a directory that was made less than "+
+		"this long ago, by the ensemble's clock and ours")
 	f.IntVar(&p.depth, "depth", 1, "look this many levels below PATH")
 	return cmd
+}
+
+// check refuses invalid flags and roots.
+func (p *pruner) check() error {
+	switch {
+	case p.root == "/":
+		return usagef("prune /: not all that is empty there is a lock's; " +
+			"name a path that holds only locks")
+	case p.age < 0:
+		return usagef("--older-than %v: must not be less than 0", p.age)
+	case p.depth < 1:
+		return usagef("--depth %d: must be more than 0", p.depth)
+	}
+	return session.CheckPath(p.root)
 }
 
 // pruner finds and removes the empty lock directories below root.
@@ -68,7 +77,9 @@ type pruner struct {
 	age   time.Duration
 	depth int
 
-	patience time.Duration // for each answer of the ensemble: the number of requests is not known in advance
+	// patience bounds the wait for each answer of the ensemble. All of them together have no
+	// bound, because the number of requests is not known in advance.
+	patience time.Duration
 
 	mu      sync.Mutex // guards the fields below
 	empty   []emptyDir
@@ -81,86 +92,76 @@ type pruner struct {
 // emptyDir is the directory of an unused lock.
 type emptyDir struct {
 	path    string
-	version int32 // of its data: a write in between must stop the deletion
+	version int32 // of its data, so that a write after the search stops the deletion
 }
 
-// run lists the removable directories, or removes them.
+// run lists the empty directories, or removes them if yes is true.
 func (p *pruner) run(ctx context.Context, a *app, c *zklock.Client, yes bool) error {
 	p.patience = a.conn.patience
+	s, err := p.search(ctx, a, c)
+	if err != nil {
+		return err
+	}
+	if p.hidden > 0 && !a.quiet {
+		notice(a.err, "%d znodes below %s may not be read with these credentials: "+
+			"they stay, and what is below them", p.hidden, p.root)
+	}
+	if !yes {
+		return p.list(a)
+	}
+	err = p.remove(ctx, s)
+	if !a.quiet {
+		_, failed := fmt.Fprintf(a.out, "removed %d of %d znodes below %s\n",
+			p.removed, p.seen, clean(p.root))
+		err = cmp.Or(err, failed)
+	}
+	if err == nil && p.refused > 0 {
+		return fmt.Errorf("%d empty lock directories below %s: %w",
+			p.refused, p.root, zk.ErrNoAuth)
+	}
+	return err
+}
+
+// search finds the empty directories, and returns the client's session. If root does not exist,
+// search tells the user so and finds none.
+func (p *pruner) search(
+	ctx context.Context, a *app, c *zklock.Client,
+) (*session.Session, error) {
 	bounded, cancel := context.WithTimeout(ctx, p.patience)
 	defer cancel()
 	s, err := unsealed.Session(bounded, c)
-	if err == nil {
-		err = s.Sync(bounded, p.root)
+	if err != nil {
+		return nil, err
 	}
+	err = s.Sync(bounded, p.root)
 	if err == nil {
 		err = p.find(ctx, s, time.Now())
 	}
 	if errors.Is(err, zk.ErrNoNode) {
 		err = a.noteMissing(bounded, c, p.root)
 	}
-	if err != nil {
-		return err
-	}
-	if p.hidden > 0 && !a.quiet {
-		notice(a.err, "%d znodes below %s may not be read with these credentials: they stay, and what is below them", p.hidden, p.root)
-	}
-	if !yes {
-		for _, dir := range p.empty {
-			if _, err := fmt.Fprintln(a.out, clean(dir.path)); err != nil {
-				return err
-			}
-		}
-		if !a.quiet {
-			notice(a.err, "%d of %d znodes below %s are empty lock directories; --yes removes them", len(p.empty), p.seen, p.root)
-		}
-		return nil
-	}
-	err = p.remove(ctx, s)
-	if !a.quiet {
-		_, failed := fmt.Fprintf(a.out, "removed %d of %d znodes below %s\n", p.removed, p.seen, clean(p.root))
-		err = cmp.Or(err, failed)
-	}
-	if err == nil && p.refused > 0 {
-		err = fmt.Errorf("%d empty lock directories below %s: %w", p.refused, p.root, zk.ErrNoAuth)
-	}
-	return err
+	return s, err
 }
 
-// find walks the tree below root, level by level. Contenders are no directories and are skipped.
+// list prints the empty directories.
+func (p *pruner) list(a *app) error {
+	for _, dir := range p.empty {
+		if _, err := fmt.Fprintln(a.out, clean(dir.path)); err != nil {
+			return err
+		}
+	}
+	if !a.quiet {
+		notice(a.err, "%d of %d znodes below %s are empty lock directories; --yes removes them",
+			len(p.empty), p.seen, p.root)
+	}
+	return nil
+}
+
+// find walks the tree below root, level by level, and sorts the empty directories by their paths.
 func (p *pruner) find(ctx context.Context, s *session.Session, now time.Time) error {
 	level := []string{p.root}
 	for depth := 0; depth <= p.depth && len(level) > 0; depth++ {
-		var next []string
-		err := each(level, func(_ int, dir string) error {
-			bounded, cancel := context.WithTimeout(ctx, p.patience)
-			defer cancel()
-			names, stat, err := s.List(bounded, dir)
-			if dir == p.root && err != nil {
-				return err
-			}
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if errors.Is(err, zk.ErrNoAuth) {
-				p.seen++
-				p.hidden++
-			}
-			if err != nil {
-				return readable(err)
-			}
-			if dir != p.root {
-				p.seen++
-			}
-			if dir != p.root && p.unused(stat, now) {
-				p.empty = append(p.empty, emptyDir{dir, stat.Version})
-			}
-			for _, name := range names {
-				if _, contender := recipe.Parse(name); !contender && join(dir, name) != "/zookeeper" {
-					next = append(next, join(dir, name))
-				}
-			}
-			return nil
-		})
+		next, err := p.visit(ctx, s, level, now)
 		if err != nil {
 			return err
 		}
@@ -170,12 +171,67 @@ func (p *pruner) find(ctx context.Context, s *session.Session, now time.Time) er
 	return nil
 }
 
-// unused reports whether a znode is an empty lock directory that is old enough. The owner of a
-// container or of a znode with a time to live is not zero either; the ensemble removes those by
-// itself.
+// visit reads the directories of one level, notes the empty ones, and returns the directories of
+// the next level. Only an error of root itself, or one that is not about a single znode, ends it.
+func (p *pruner) visit(
+	ctx context.Context, s *session.Session, dirs []string, now time.Time,
+) ([]string, error) {
+	var next []string
+	err := each(dirs, func(_ int, dir string) error {
+		bounded, cancel := context.WithTimeout(ctx, p.patience)
+		defer cancel()
+		names, stat, err := s.List(bounded, dir)
+		if dir == p.root && err != nil {
+			return err
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if errors.Is(err, zk.ErrNoAuth) {
+			p.seen++
+			p.hidden++
+			return nil
+		}
+		if err != nil {
+			return readable(err)
+		}
+		if dir != p.root {
+			p.noteLocked(dir, stat, now)
+		}
+		next = append(next, directories(dir, names)...)
+		return nil
+	})
+	return next, err
+}
+
+// noteLocked counts a znode below root, and notes it if it is an empty directory.
+func (p *pruner) noteLocked(dir string, stat zk.Stat, now time.Time) {
+	p.seen++
+	if p.unused(stat, now) {
+		p.empty = append(p.empty, emptyDir{dir, stat.Version})
+	}
+}
+
+// directories returns the paths of the children of dir that may be locks' directories: all except
+// contenders and ZooKeeper's own znodes.
+func directories(dir string, names []string) []string {
+	var paths []string
+	for _, name := range names {
+		path := join(dir, name)
+		if _, isContender := recipe.Parse(name); !isContender && path != "/zookeeper" {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// unused reports whether a znode is an empty lock directory that is old enough. Containers and
+// znodes with a time to live are none, since the ensemble removes those by itself. They have an
+// owner that is not zero, as ephemeral znodes have.
 func (p *pruner) unused(stat zk.Stat, now time.Time) bool {
-	return stat.NumChildren == 0 && stat.DataLength == 0 && stat.EphemeralOwner == 0 && stat.Cversion != 0 &&
-		now.Sub(time.UnixMilli(stat.Ctime)) >= p.age
+	isEmpty := stat.NumChildren == 0 && stat.DataLength == 0
+	hadChildren := stat.Cversion != 0
+	age := now.Sub(time.UnixMilli(stat.Ctime))
+	return isEmpty && hadChildren && stat.EphemeralOwner == 0 && age >= p.age
 }
 
 // remove deletes the directories that find has found, except those used or written since.
@@ -195,7 +251,10 @@ func (p *pruner) remove(ctx context.Context, s *session.Session) error {
 			p.removed++
 		case errors.Is(err, zk.ErrNoAuth):
 			p.refused++
-		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrBadVersion):
+		case errors.Is(err, zk.ErrNoNode),
+			errors.Is(err, zk.ErrNotEmpty),
+			errors.Is(err, zk.ErrBadVersion):
+			// It was used or written since, or another client has removed it.
 		default:
 			return err
 		}

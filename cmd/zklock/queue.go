@@ -16,9 +16,14 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
+// queueFlags are the flags of queue.
+type queueFlags struct {
+	asJSON     bool
+	from, rows int
+}
+
 func (a *app) queueCommand() *cobra.Command {
-	var asJSON bool
-	var from, rows int
+	var q queueFlags
 	cmd := &cobra.Command{
 		Use:     "queue [flags] PATH",
 		GroupID: groupLook,
@@ -36,66 +41,87 @@ waiting until they release: they may still be at work.`,
   zklock queue --json /locks/rebuild-index | jq .waiting`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case from < 0:
-				return usagef("--from %d: must not be less than 0", from)
-			case rows < 1:
-				return usagef("--rows %d: must be more than 0", rows)
+			if err := q.check(); err != nil {
+				return err
 			}
 			return a.with(func(ctx context.Context, c *zklock.Client) error {
 				ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
 				defer cancel()
-				e, err := readEntry(ctx, c, args[0], from, rows)
-				if err != nil {
-					return err
-				}
-				all := e.Holding + e.Waiting
-				switch {
-				case all == 0:
-					err = a.noteMissing(ctx, c, args[0])
-				case a.quiet:
-				case len(e.Line) < all:
-					notice(a.err, "%d of %d in line are shown: --from %d --rows %d", len(e.Line), all, from, rows)
-				case e.Permits > 0 && !asJSON:
-					notice(a.err, "%s has %d permits", e.Path, e.Permits)
-				}
-				if err != nil {
-					return err
-				}
-				hidden := 0
-				for _, k := range e.Line {
-					if k.Token == 0 {
-						hidden++
-					}
-				}
-				if hidden > 0 && !a.quiet {
-					notice(a.err, "%d of these may not be read with these credentials, and have no token to evict them by: --auth; their znodes are in --json", hidden)
-				}
-				if asJSON {
-					return a.printJSON(e)
-				}
-				return printQueue(a.out, e, time.Now())
+				return a.queue(ctx, c, args[0], &q)
 			})
 		},
 	}
-	jsonFlag(cmd, &asJSON)
-	cmd.Flags().IntVar(&from, "from", 0, "leave out this many at the front")
-	cmd.Flags().IntVar(&rows, "rows", 1000, "show this many at most")
+	jsonFlag(cmd, &q.asJSON)
+	cmd.Flags().IntVar(&q.from, "from", 0, "leave out this many at the front")
+	cmd.Flags().IntVar(&q.rows, "rows", 1000, "show this many at most")
 	return cmd
 }
 
-// noteMissing says so when there is no znode at path: it was never used as a lock, or it is
+func (q *queueFlags) check() error {
+	switch {
+	case q.from < 0:
+		return usagef("--from %d: must not be less than 0", q.from)
+	case q.rows < 1:
+		return usagef("--rows %d: must be more than 0", q.rows)
+	}
+	return nil
+}
+
+// queue prints the line of the lock at path.
+func (a *app) queue(ctx context.Context, c *zklock.Client, path string, q *queueFlags) error {
+	e, err := readEntry(ctx, c, path, q.from, q.rows)
+	if err != nil {
+		return err
+	}
+	if e.Holding+e.Waiting == 0 {
+		if err := a.noteMissing(ctx, c, path); err != nil {
+			return err
+		}
+	}
+	if !a.quiet {
+		a.noteAbout(e, q)
+	}
+	if q.asJSON {
+		return a.printJSON(e)
+	}
+	return printQueue(a.out, e, time.Now())
+}
+
+// noteAbout tells the user what the output of queue does not show.
+func (a *app) noteAbout(e lockEntry, q *queueFlags) {
+	all := e.Holding + e.Waiting
+	switch {
+	case len(e.Line) < all:
+		notice(a.err, "%d of %d in line are shown: --from %d --rows %d",
+			len(e.Line), all, q.from, q.rows)
+	case all > 0 && e.Permits > 0 && !q.asJSON:
+		notice(a.err, "%s has %d permits", e.Path, e.Permits)
+	}
+	hidden := 0
+	for _, k := range e.Line {
+		if k.Token == 0 {
+			hidden++
+		}
+	}
+	if hidden > 0 {
+		notice(a.err, "%d of these may not be read with these credentials, and have no token "+
+			"to evict them by: --auth; their znodes are in --json", hidden)
+	}
+}
+
+// noteMissing tells the user if there is no znode at path: it was never used as a lock, or it is
 // misspelt.
 func (a *app) noteMissing(ctx context.Context, c *zklock.Client, path string) error {
 	missing, err := a.missing(ctx, c, path)
 	if missing && !a.quiet {
-		notice(a.err, "%s does not exist: it was never used as a lock, or it was removed since", path)
+		notice(a.err, "%s does not exist: it was never used as a lock, "+
+			"or it was removed since", path)
 	}
 	return err
 }
 
-// missing reports whether there is no znode at path. A missing chroot is an error: it says nothing
-// about the locks that were meant.
+// missing reports whether there is no znode at path. It returns an error if the chroot is missing,
+// because that says nothing about the locks that the user meant.
 func (a *app) missing(ctx context.Context, c *zklock.Client, path string) (bool, error) {
 	s, err := unsealed.Session(ctx, c)
 	if err != nil {
@@ -116,15 +142,18 @@ func jsonFlag(cmd *cobra.Command, on *bool) {
 
 func (a *app) printJSON(v any) error {
 	b, err := queuejson.Marshal(v, "")
-	if err == nil {
-		_, err = a.out.Write(b)
+	if err != nil {
+		return err
 	}
+	_, err = a.out.Write(b)
 	return err
 }
 
-// with dials, calls fn with a context that ends with the first terminating signal, and closes. On a
-// terminal it says so while no server answers.
-func (a *app) with(fn func(ctx context.Context, c *zklock.Client) error, more ...zklock.Option) error {
+// with connects, calls fn with a context that ends with the first terminating signal, and closes
+// the client. On a terminal it shows that it is connecting while no server answers.
+func (a *app) with(
+	fn func(ctx context.Context, c *zklock.Client) error, more ...zklock.Option,
+) error {
 	return a.interruptible(func(ctx context.Context) error {
 		var c *zklock.Client
 		err := a.telling(ctx, "connecting", func() (err error) {
@@ -156,12 +185,14 @@ func printQueue(out io.Writer, e lockEntry, now time.Time) error {
 		if !m.Since.IsZero() {
 			waited = age(now.Sub(m.Since))
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Position, state, kind, dash(short(m.Owner, 40)),
-			dash(short(m.Host, 60)), number(m.PID), waited, sessionOf(m), number(m.Token))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			m.Position, state, kind, dash(short(m.Owner, 40)), dash(short(m.Host, 60)),
+			number(m.PID), waited, sessionOf(m), number(m.Token))
 	}
 	return w.Flush()
 }
 
+// dash returns s, or "-" if s is empty.
 func dash(s string) string {
 	if s == "" {
 		return "-"
@@ -169,7 +200,7 @@ func dash(s string) string {
 	return s
 }
 
-// number formats a process id or token; 0 is unknown.
+// number returns the text of a process id or token, or "-" for 0, which stands for unknown.
 func number[N int | int64](n N) string {
 	if n == 0 {
 		return "-"
@@ -177,8 +208,8 @@ func number[N int | int64](n N) string {
 	return fmt.Sprint(n)
 }
 
-// sessionOf formats a session. From ZooKeeper 3.8.4 on, that of a znode that may not be read is
-// unknown.
+// sessionOf returns the text of a contender's session, or "-" if it is unknown. From ZooKeeper
+// 3.8.4 on, the session of a znode that may not be read is unknown.
 func sessionOf(m queuejson.Member) string {
 	if m.Token == 0 {
 		return "-"

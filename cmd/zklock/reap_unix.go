@@ -12,15 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reaper reaps every process whose parent is zklock: those that zklock started, whose ends are awaited, and those that
-// the command left behind and zklock has adopted (see adopt), whose ends are not.
+// reaper reaps every process whose parent is zklock. There are two sorts:
+//   - zklock has started it, and waits for its end;
+//   - the command has left it behind, and zklock has adopted it (see adopt). Nothing waits for it.
 type reaper struct {
 	sigchld chan os.Signal
 	stop    chan struct{}
 	stopped chan struct{}
 
-	// mu guards own. It is held from the start of a process until the process is in own, so that one that ends at once
-	// is not mistaken for an adopted one.
+	// mu guards own. It is held from the start of a process until the process is in own. So a
+	// process that ends at once is not mistaken for an adopted one.
 	mu  sync.Mutex
 	own map[int]*subprocess
 }
@@ -28,15 +29,20 @@ type reaper struct {
 // subprocess is a process that zklock started.
 type subprocess struct {
 	pid    int
-	stops  chan syscall.Signal // the signals that stopped it; dropped if the last ones have not been received
-	ended  chan struct{}       // closed when it has ended and was reaped: status is valid then
-	status syscall.WaitStatus
+	stops  chan syscall.Signal // the signals that stopped it; one is dropped if the channel is full
+	ended  chan struct{}       // closed when it has ended and was reaped
+	status syscall.WaitStatus  // valid once ended is closed
 	reaper *reaper
 }
 
-// newReaper starts reaping; close ends that, and joins.
+// newReaper starts reaping. Call close to end that.
 func newReaper() *reaper {
-	r := &reaper{sigchld: make(chan os.Signal, 1), stop: make(chan struct{}), stopped: make(chan struct{}), own: map[int]*subprocess{}}
+	r := &reaper{
+		sigchld: make(chan os.Signal, 1),
+		stop:    make(chan struct{}),
+		stopped: make(chan struct{}),
+		own:     map[int]*subprocess{},
+	}
 	signal.Notify(r.sigchld, syscall.SIGCHLD)
 	go func() {
 		defer close(r.stopped)
@@ -52,6 +58,7 @@ func newReaper() *reaper {
 	return r
 }
 
+// close ends the reaping, and waits until it has ended.
 func (r *reaper) close() {
 	signal.Stop(r.sigchld)
 	close(r.stop)
@@ -66,12 +73,18 @@ func (r *reaper) start(path string, args []string, attr *syscall.ProcAttr) (*sub
 	if err != nil {
 		return nil, err
 	}
-	p := &subprocess{pid: pid, stops: make(chan syscall.Signal, 16), ended: make(chan struct{}), reaper: r}
+	p := &subprocess{
+		pid:    pid,
+		stops:  make(chan syscall.Signal, 16),
+		ended:  make(chan struct{}),
+		reaper: r,
+	}
 	r.own[pid] = p
 	return p, nil
 }
 
-// reap reaps all processes that have ended. One signal may stand for several of them.
+// reap reaps all processes that have ended, and notes those that were stopped. One SIGCHLD may
+// stand for several of them.
 func (r *reaper) reap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,30 +94,35 @@ func (r *reaper) reap() {
 		switch {
 		case errors.Is(err, syscall.EINTR):
 			continue
-		case pid <= 0: // none, or none that has ended
+		case pid <= 0: // there is no child, or none that has ended or was stopped
 			return
 		}
-		p := r.own[pid]
-		switch {
-		case p == nil:
-		case status.Stopped():
-			select {
-			case p.stops <- status.StopSignal():
-			default:
-			}
-		default:
-			p.status = status
-			delete(r.own, pid)
-			close(p.ended)
+		if p := r.own[pid]; p != nil {
+			r.noteLocked(p, status)
 		}
 	}
 }
 
-// kill ends the process, unless it has been reaped: its id may belong to another process then.
+// noteLocked tells those that wait for p that it was stopped or has ended.
+func (r *reaper) noteLocked(p *subprocess, status syscall.WaitStatus) {
+	if status.Stopped() {
+		select {
+		case p.stops <- status.StopSignal():
+		default:
+		}
+		return
+	}
+	p.status = status
+	delete(r.own, p.pid)
+	close(p.ended)
+}
+
+// kill ends the process, unless it has been reaped. Then its id may belong to another process.
 func (p *subprocess) kill() {
 	p.reaper.mu.Lock()
 	defer p.reaper.mu.Unlock()
 	if p.reaper.own[p.pid] == p {
-		_ = unix.Kill(p.pid, unix.SIGKILL) // our own child, and not reaped: at worst it has ended already
+		// It is our child, so we may signal it. At worst it has ended and was not reaped yet.
+		_ = unix.Kill(p.pid, unix.SIGKILL)
 	}
 }

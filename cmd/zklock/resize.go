@@ -30,15 +30,19 @@ holders finish. The --of of other commands does not count. A path without permit
 			if err != nil || n < 1 {
 				return usagef("%q: want the number of permits, more than 0", args[1])
 			}
-			return a.with(func(ctx context.Context, c *zklock.Client) error { return a.resize(ctx, c, args[0], n) })
+			return a.with(func(ctx context.Context, c *zklock.Client) error {
+				return a.resize(ctx, c, args[0], n)
+			})
 		},
 	}
 }
 
+// resize sets the number of permits of the semaphore at path.
 func (a *app) resize(ctx context.Context, c *zklock.Client, path string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
 	defer cancel()
-	if _, err := admin.ReadQueue(ctx, c, path, 0, 0); err != nil { // returns the error of an invalid path
+	// ReadQueue returns the error of an invalid path.
+	if _, err := admin.ReadQueue(ctx, c, path, 0, 0); err != nil {
 		return err
 	}
 	s, err := unsealed.Session(ctx, c)
@@ -50,25 +54,30 @@ func (a *app) resize(ctx context.Context, c *zklock.Client, path string, n int) 
 		return err
 	}
 	if was == 0 {
-		return fmt.Errorf("resize %s: is not a semaphore: the first zklock run --of N makes it one", path)
+		return fmt.Errorf("resize %s: is not a semaphore: "+
+			"the first zklock run --of N makes it one", path)
 	}
 	if err := c.Semaphore(path, n).Resize(ctx, n); err != nil {
 		return err
 	}
-	if !a.quiet {
-		_, err = fmt.Fprintf(a.out, "%s: %d permits, before %d\n", clean(path), n, was)
+	if a.quiet {
+		return nil
 	}
+	_, err = fmt.Fprintf(a.out, "%s: %d permits, before %d\n", clean(path), n, was)
 	return err
 }
 
-// permitsAt reads the size of a semaphore; 0: path has none.
+// permitsAt returns the number of permits at path, or 0 if path is no semaphore's.
 func permitsAt(ctx context.Context, s *session.Session, path string) (int, error) {
 	data, _, err := s.Get(ctx, path)
+	if err != nil {
+		return 0, err
+	}
 	var state struct {
 		Size int `json:"size"`
 	}
-	if err != nil || json.Unmarshal(data, &state) != nil || state.Size < 0 {
-		return 0, err
+	if json.Unmarshal(data, &state) != nil || state.Size < 0 {
+		return 0, nil
 	}
 	return state.Size, nil
 }

@@ -43,17 +43,17 @@ func execute(args []string) int {
 	if codeOf(err) == exitUsage {
 		err = fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
 	}
-	busy := codeOf(err) == exitBusy && errors.Is(err, zklock.ErrBusy)
-	if !busy || !a.quiet {
+	isBusy := codeOf(err) == exitBusy && errors.Is(err, zklock.ErrBusy)
+	if !isBusy || !a.quiet {
 		report(a.err, err)
 	}
-	if busy {
+	if isBusy {
 		return int(a.busy)
 	}
 	return codeOf(err)
 }
 
-// noSuchCommand suggests commands for an unknown word.
+// noSuchCommand returns the error of an unknown command, with the commands that were perhaps meant.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -66,13 +66,14 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return usagef("unknown command %q for %q%s", args[0], cmd.CommandPath(), meant)
 }
 
-// noSuchFlag suggests flags for an unknown one, as noSuchCommand does for a command.
+// noSuchFlag adds to the error of an unknown flag the flags that were perhaps meant.
 func noSuchFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
 		return err
 	}
-	flags := &cobra.Command{SuggestionsMinimumDistance: 2} // finds what is near among commands: one for each flag
+	// Cobra suggests commands only, so each flag is made a command here.
+	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		near := &cobra.Command{Use: "--" + f.Name, Run: func(*cobra.Command, []string) {}}
 		if f.Name == "wait" || strings.HasSuffix(f.Name, "-timeout") {
@@ -86,26 +87,22 @@ func noSuchFlag(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// onePath wants one argument, a lock's path.
-func onePath(cmd *cobra.Command, args []string) error {
+// onePath returns an error unless there is one argument, a lock's path.
+func onePath(_ *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return usagef("one PATH, not %d", len(args))
 	}
-	return onePathAtLeast(cmd, args)
-}
-
-func onePathAtLeast(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usagef("no PATH: name the lock, as in /locks/rebuild-index")
 	}
 	return nil
 }
 
-// helpCommand makes help fail for an unknown topic, as every other command does.
+// helpCommand makes help fail for an unknown topic, as other commands do for an unknown word.
 func helpCommand(root *cobra.Command) {
 	help, _, err := root.Find([]string{"help"})
 	if err != nil {
-		return // there is one: see root
+		return // can't happen: root adds the help command before
 	}
 	help.Run = nil
 	help.RunE = func(cmd *cobra.Command, args []string) error {
@@ -119,7 +116,8 @@ func helpCommand(root *cobra.Command) {
 
 // busyFlag lets the user choose the exit code for a busy lock, as flock(1) does.
 func (a *app) busyFlag(cmd *cobra.Command) {
-	cmd.Flags().Uint8VarP(&a.busy, "conflict-exit-code", "E", exitBusy, "exit `code` for a lock that is busy, 0 to 255")
+	cmd.Flags().Uint8VarP(&a.busy, "conflict-exit-code", "E", exitBusy,
+		"exit `code` for a lock that is busy, 0 to 255")
 }
 
 func (a *app) root() *cobra.Command {
@@ -148,16 +146,34 @@ A command that it runs under a lock is stopped before another client can have th
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(noSuchFlag)
-	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Under a lock:"}, &cobra.Group{ID: groupLook, Title: "Looking at locks:"},
-		&cobra.Group{ID: groupRest, Title: "The rest:"})
+	root.AddGroup(
+		&cobra.Group{ID: groupRun, Title: "Under a lock:"},
+		&cobra.Group{ID: groupLook, Title: "Looking at locks:"},
+		&cobra.Group{ID: groupRest, Title: "The rest:"},
+	)
 	root.SetHelpCommandGroupID(groupRest)
 	root.SetCompletionCommandGroupID(groupRest)
 	flags := root.PersistentFlags()
 	a.conn.register(flags)
-	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print only errors, no message for a busy lock (its exit code tells), no place in line while waiting")
-	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log sessions, losses and retries to standard error")
-	root.AddCommand(a.runCommand(), a.electCommand(), a.holdCommand(), a.lsCommand(), a.queueCommand(), a.leaderCommand(), a.evictCommand(),
-		a.resizeCommand(), a.doneCommand(), a.pruneCommand(), a.doctorCommand(), a.serveCommand(), a.versionCommand())
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print only errors, no message for a busy lock "+
+		"(its exit code tells), no place in line while waiting")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false,
+		"log sessions, losses and retries to standard error")
+	root.AddCommand(
+		a.runCommand(),
+		a.electCommand(),
+		a.holdCommand(),
+		a.lsCommand(),
+		a.queueCommand(),
+		a.leaderCommand(),
+		a.evictCommand(),
+		a.resizeCommand(),
+		a.doneCommand(),
+		a.pruneCommand(),
+		a.doctorCommand(),
+		a.serveCommand(),
+		a.versionCommand(),
+	)
 	root.AddCommand(topics()...)
 	root.InitDefaultHelpCmd()
 	helpCommand(root)

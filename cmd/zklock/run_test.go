@@ -17,7 +17,9 @@ func TestASignalWhileWaitingEndsTheWaitAndLeavesNothingInLine(t *testing.T) {
 	s, d := server(t), newDiary(t)
 	holder := launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "live")
 	d.alive(t, "child")
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1} {
+	for _, sig := range []syscall.Signal{
+		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1,
+	} {
 		waiter := launch(t, s.Addr(), "run", "/l", "--", testCommand, "exit", "0")
 		queued(t, s, "/l", 2)
 		require.NoError(t, waiter.Process.Signal(syscall.SIGWINCH), "which ends nothing")
@@ -32,18 +34,21 @@ func TestASignalWhileWaitingEndsTheWaitAndLeavesNothingInLine(t *testing.T) {
 	d.silent(t, "child")
 }
 
-// Rotated logs and new configurations are announced on all hosts by these signals. Only the one after them ends the standby.
+// Rotated logs and new configurations are announced on all hosts by these signals. Only the one
+// after them ends the standby.
 func TestASignalForTheLeaderDoesNotEndAStandbyWithoutATerminal(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
-	leader := launch(t, s.Addr(), "elect", "/e", "--", testCommand, "diary", string(d), "note", "until-term")
+	leader := launch(t, s.Addr(), "elect", "/e", "--", testCommand, "diary", string(d), "note",
+		"until-term")
 	d.alive(t, "child")
 	standby := launch(t, s.Addr(), "elect", "/e", "--", "true")
 	queued(t, s, "/e", 2)
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2} {
 		require.NoError(t, standby.Process.Signal(sig))
 		require.NoError(t, leader.Process.Signal(sig))
-		until(t, "passed on to the leader's command", func() bool { return d.has("child", fmt.Sprint("signal ", int(sig))) })
+		until(t, "passed on to the leader's command",
+			func() bool { return d.has("child", fmt.Sprint("signal ", int(sig))) })
 	}
 	require.NoError(t, standby.Process.Signal(syscall.SIGTERM))
 	standby.exits(128 + int(syscall.SIGTERM))
@@ -56,7 +61,8 @@ func TestASignalWhileConnectingEndsTheCommand(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and sends nothing
 	require.NoError(t, err)
 	defer mute.Close()
-	p := launch(t, mute.Addr().String(), "run", "--connect-timeout", "1h", "/l", "--", testCommand, "exit", "0")
+	p := launch(t, mute.Addr().String(), "run", "--connect-timeout", "1h", "/l", "--", testCommand,
+		"exit", "0")
 	conn, err := mute.Accept()
 	require.NoError(t, err)
 	defer conn.Close()
@@ -67,12 +73,17 @@ func TestASignalWhileConnectingEndsTheCommand(t *testing.T) {
 func TestEverySignalReachesTheWholeGroup(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
-	p := launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "note", "family", "live")
+	p := launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "note", "family",
+		"live")
 	d.alive(t, "child", "grandchild")
-	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT, 40} {
+	for _, sig := range []syscall.Signal{
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGWINCH, syscall.SIGCONT, 40,
+	} {
 		require.NoError(t, p.Process.Signal(sig))
 		for _, who := range []string{"child", "grandchild"} {
-			until(t, fmt.Sprintf("%s has heard of %v", who, sig), func() bool { return d.has(who, fmt.Sprint("signal ", int(sig))) })
+			until(t, fmt.Sprintf("%s has heard of %v", who, sig),
+				func() bool { return d.has(who, fmt.Sprint("signal ", int(sig))) })
 		}
 	}
 	require.Equal(t, 1, inLine(s, "/l"), "still held")
@@ -85,7 +96,8 @@ func TestEverySignalReachesTheWholeGroup(t *testing.T) {
 func TestTheLockIsHeldUntilTheLastOfTheGroupIsGone(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
-	p := launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "orphan", "until-term")
+	p := launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "orphan",
+		"until-term")
 	d.alive(t, "grandchild")
 	d.silent(t, "child")
 	launch(t, s.Addr(), "run", "--try", "/l", "--", testCommand, "exit", "0").exits(exitBusy)
@@ -101,7 +113,8 @@ func TestASignalThatWasIgnoredStaysIgnored(t *testing.T) {
 	s, d := server(t), newDiary(t)
 	p := launch(t, s.Addr(), "run", "/l", "--", "nohup", testCommand, "diary", string(d), "live")
 	d.alive(t, "child")
-	inner := launch(t, s.Addr(), "run", "/m", "--", "sh", "-c", `trap "" HUP; exec zklock run /n -- `+testCommand+` diary `+string(d)+`2 until-term`)
+	inner := launch(t, s.Addr(), "run", "/m", "--", "sh", "-c",
+		`trap "" HUP; exec zklock run /n -- `+testCommand+` diary `+string(d)+`2 until-term`)
 	d2 := d + "2"
 	d2.alive(t, "child")
 	require.NoError(t, inner.Process.Signal(syscall.SIGHUP))
@@ -111,12 +124,14 @@ func TestASignalThatWasIgnoredStaysIgnored(t *testing.T) {
 	p.exits(128 + 15)
 }
 
-// A stopped command would hear of the signal only when somebody continues it, and zklock would keep the lock until then.
+// A stopped command would hear of the signal only when somebody continues it, and zklock would keep
+// the lock until then.
 func TestACommandThatIsStoppedHearsThatItIsToEnd(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	p := launch(t, s.Addr(), "run", "/l", "--", "sh", "-c", "echo ready; kill -STOP $$; echo on")
-	until(t, "the command has begun", func() bool { return strings.Contains(p.out.String(), "ready") })
+	until(t, "the command has begun",
+		func() bool { return strings.Contains(p.out.String(), "ready") })
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	p.exits(128 + 15)
 }

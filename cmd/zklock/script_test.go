@@ -15,11 +15,11 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// The scripts in testdata/script run zklock as a user does, each on a server of its own. In addition to testscript's
-// own commands they have
+// The scripts in testdata/script run zklock as a user does, each on a server of its own. In
+// addition to testscript's own commands they have
 //
 //	queued N PATH       wait until the line of PATH has N contenders
-//	code N COMMAND…     run it, and expect this exit code; then stdout and stderr work as after exec
+//	code N COMMAND…     run it, and expect this exit code; stdout and stderr work as after exec
 //	token VAR PATH      set VAR to the first one's token
 //	znode PATH TEXT     create a foreign znode; TEXT is read as a Go string without quotes
 func TestScripts(t *testing.T) {

@@ -30,23 +30,35 @@ sessions may last 2 to 20 of them.`,
   coproc ZK { exec zklock serve -q; }; read -r ZKLOCK_ZK <&"${ZK[0]}"; pytest; kill "$ZK_PID"   # bash`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			host, _, err := net.SplitHostPort(addr)
-			if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-				return usagef("--addr %s: want host:port on the loopback, for example 127.0.0.1:2181", addr)
+			if !onLoopback(addr) {
+				return usagef("--addr %s: want host:port on the loopback, "+
+					"for example 127.0.0.1:2181", addr)
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			return a.serve(ctx, addr, zktest.Version(like))
 		},
 	}
-	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:0", "`host:port` to listen at, on the loopback; port 0 is any that is free")
-	cmd.Flags().StringVar(&like, "version-like", string(zktest.Version39), "behave like this `version` of ZooKeeper, 3.8 or 3.9")
+	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:0",
+		"`host:port` to listen at, on the loopback; port 0 is any that is free")
+	cmd.Flags().StringVar(&like, "version-like", string(zktest.Version39),
+		"behave like this `version` of ZooKeeper, 3.8 or 3.9")
 	return cmd
 }
 
-// versions are those of servers that serve behaves like.
+// onLoopback reports whether addr is a host and a port on the loopback.
+func onLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// versions are the versions of servers that serve can behave like.
 var versions = []string{string(zktest.Version38), string(zktest.Version39)}
 
+// serve runs a server until ctx ends or the server fails.
 func (a *app) serve(ctx context.Context, addr string, like zktest.Version) (err error) {
 	if !slices.Contains(versions, string(like)) {
 		return usagef("--version-like %s: want one of %s", like, strings.Join(versions, ", "))

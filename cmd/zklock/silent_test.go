@@ -14,7 +14,8 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// A server that accepts clients and answers pings, but nothing else, blocks only commands that wait for a lock.
+// A server that accepts clients and answers pings, but nothing else, blocks only commands that wait
+// for a lock.
 func TestCommandsThatDoNotWaitForALockEndWhenAServerDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -24,7 +25,8 @@ func TestCommandsThatDoNotWaitForALockEndWhenAServerDoesNotAnswer(t *testing.T) 
 	}{
 		{"prune, sync", fault.OpSync, []string{"prune", "/locks"}},
 		{"prune, list", fault.OpGetChildren2, []string{"prune", "/locks"}},
-		{"prune --yes, delete", fault.OpDelete, []string{"prune", "--yes", "--older-than", "0s", "/locks"}},
+		{"prune --yes, delete", fault.OpDelete,
+			[]string{"prune", "--yes", "--older-than", "0s", "/locks"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -35,7 +37,8 @@ func TestCommandsThatDoNotWaitForALockEndWhenAServerDoesNotAnswer(t *testing.T) 
 			require.NoError(t, s.Delete("/locks/a/x-lock-0000000000"))
 			s.Inject(fault.Hold().Op(c.held))
 			began := time.Now()
-			launch(t, s.Addr(), append([]string{"--connect-timeout", "2s"}, c.args...)...).exits(exitUnreachable)
+			launch(t, s.Addr(),
+				append([]string{"--connect-timeout", "2s"}, c.args...)...).exits(exitUnreachable)
 			require.GreaterOrEqual(t, time.Since(began), 2*time.Second)
 		})
 	}
@@ -51,7 +54,8 @@ func TestQueueSaysWhichContendersHaveNoTokenToBreakThemBy(t *testing.T) {
 	c, err := zklock.Dial(t.Context(), s.Addr())
 	require.NoError(t, err)
 	defer c.Close()
-	_, _, err = c.Mutex("/locks", zklock.WithACL(zk.ACL{Perms: zk.PermDelete, Scheme: "world", ID: "anyone"})).Lock(t.Context())
+	acl := zk.ACL{Perms: zk.PermDelete, Scheme: "world", ID: "anyone"}
+	_, _, err = c.Mutex("/locks", zklock.WithACL(acl)).Lock(t.Context())
 	require.NoError(t, err)
 	p := launch(t, s.Addr(), "queue", "/locks")
 	p.exits(0)

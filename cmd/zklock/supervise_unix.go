@@ -18,13 +18,14 @@ type job struct {
 	args    []string
 	onLoss  string
 	grace   time.Duration
-	maxHold time.Duration // 0: no limit
+	maxHold time.Duration // 0 if there is no limit
 	sigs    *signals
 	reaper  *reaper
 	guard   *guard
+
 	started bool // the command was started
-	asked   bool // it got SIGTERM or SIGINT from us: whatever ends it, it is not started again
-	lent    bool // the command had the terminal, so Ctrl-C went to it alone
+	asked   bool // zklock passed on SIGTERM or SIGINT, so the command is not started again
+	lent    bool // the command had the terminal, so Ctrl-C went to the command alone
 	done    bool // the command has ended, and not because of the lock: the exit code is its own
 }
 
@@ -37,7 +38,8 @@ func (j *job) death() syscall.Signal {
 }
 
 const (
-	// stubborn is how long to wait for a group to end after SIGKILL: a process blocked in the kernel never does.
+	// stubborn is how long to wait for a group to end after SIGKILL. A process that is blocked in
+	// the kernel never ends.
 	stubborn = 10 * time.Second
 	// idle is the longest time between two checks.
 	idle = time.Minute
@@ -53,30 +55,36 @@ type supervisor struct {
 	began time.Time
 	until time.Time // SafeUntil as the guard last got it
 
-	status syscall.WaitStatus
-	ended  bool      // the first process has ended, and status is valid
-	told   bool      // the command got SIGTERM because of the lock
-	lost   bool      // the loss of the lock was reported
-	killed time.Time // the time of the first SIGKILL
+	status syscall.WaitStatus // of the first process, once it has ended
+	told   bool               // the command got SIGTERM because of the lock
+	lost   bool               // the loss of the lock was reported
+	killed time.Time          // the time of the first SIGKILL
 }
 
-// run runs the command under hold and returns when its process group is gone: with its exit code, and, on a terminal,
-// the signal that ended the command and must end us too.
-func (j *job) run(h *zklock.Hold, timeout, tick time.Duration, env []string) (like syscall.Signal, err error) {
-	s := &supervisor{job: j, hold: h, lease: newLease(timeout, j.grace, tick), tty: openTerminal(), began: time.Now()}
+// run runs the command under h. It returns when the command's process group is gone, with the exit
+// code as an error. If a signal at the terminal ended the command and must end zklock too, run
+// returns that signal, otherwise 0.
+func (j *job) run(
+	h *zklock.Hold, timeout, tick time.Duration, env []string,
+) (like syscall.Signal, err error) {
+	s := &supervisor{
+		job:   j,
+		hold:  h,
+		lease: newLease(timeout, j.grace, tick),
+		tty:   openTerminal(),
+		began: time.Now(),
+	}
 	defer func() { err = errors.Join(err, s.tty.close()) }()
 	if err := s.settle(); err != nil {
 		return 0, err
 	}
-	select {
-	case <-j.guard.gone():
-		if err := j.guard.replace(); err != nil {
-			return 0, err
-		}
-	default:
+	if err := s.ensureGuard(); err != nil {
+		return 0, err
 	}
 	j.sigs.whileRunning()
-	if s.child, err = startChild(j.reaper, j.file, j.args, environment(env...), j.death(), s.tty); err != nil {
+	s.child, err = startChild(
+		j.reaper, j.file, j.args, environment(env...), j.death(), s.tty)
+	if err != nil {
 		return 0, err
 	}
 	j.started = true
@@ -90,35 +98,50 @@ func (j *job) run(h *zklock.Hold, timeout, tick time.Duration, env []string) (li
 	return s.result()
 }
 
-// settle waits until the lease of a new hold has been confirmed. After a long wait the lease may be so short that a
-// command started at once would get SIGTERM at once.
+// settle waits until the lease of a new hold has been confirmed. After a long wait the lease may be
+// so short that a command started at once would get SIGTERM at once.
 func (s *supervisor) settle() error {
 	t := s.lease.timeout
 	for end := time.Now().Add(t / 4); ; time.Sleep(5 * time.Millisecond) {
 		now := time.Now()
-		switch left := s.hold.SafeUntil().Sub(now); {
+		left := s.hold.SafeUntil().Sub(now)
+		switch {
 		case s.hold.Err() != nil:
 			return s.hold.Err()
-		case left > s.lease.doubt+t/lookPart, s.onLoss == lossIgnore:
+		case s.onLoss == lossIgnore, left > s.lease.doubt+t/checkPart:
 			return nil
-		case now.After(end) && left > s.lease.doubt:
+		case !now.After(end):
+			// The confirmation may still come.
+		case left > s.lease.doubt:
 			return nil
-		case now.After(end):
-			return &exitError{exitLost, errors.New("nothing heard from the ensemble, the command was not started")}
+		default:
+			return &exitError{exitLost,
+				errors.New("nothing heard from the ensemble, the command was not started")}
 		}
 	}
 }
 
-// watch returns when the group is gone.
+// ensureGuard replaces the guard if it has ended while zklock waited for the lock.
+func (s *supervisor) ensureGuard() error {
+	select {
+	case <-s.guard.gone():
+		return s.guard.replace()
+	default:
+		return nil
+	}
+}
+
+// watch supervises the command, and returns when its group is gone.
 func (s *supervisor) watch() error {
-	look := time.NewTimer(0)
-	defer look.Stop()
+	next := time.NewTimer(0)
+	defer next.Stop()
 	lost := s.hold.Context().Done()
 	for {
 		select {
 		case c, more := <-s.child.changes:
 			if !more {
-				s.guard.group(0) // first: the kernel may reuse its id for another group
+				// First of all, because the kernel may reuse its id for another group.
+				s.guard.group(0)
 				return nil
 			}
 			s.changed(c)
@@ -127,99 +150,130 @@ func (s *supervisor) watch() error {
 		case <-s.guard.stops():
 			s.guard.proc.kill() // a stopped guard does not guard
 		case sig := <-s.sigs.c:
-			s.child.signal(sig.(syscall.Signal))
-			if sig == syscall.SIGTERM || sig == syscall.SIGHUP { // a stopped command would not hear it
-				s.resume()
-			}
-			s.asked = s.asked || sig == syscall.SIGTERM || sig == syscall.SIGINT
+			s.forward(sig.(syscall.Signal))
 		case <-lost:
 			lost = nil
-		case <-look.C:
+		case <-next.C:
 		}
-		look.Reset(s.look())
+		next.Reset(s.check())
 		if !s.killed.IsZero() && time.Since(s.killed) > stubborn {
 			return &exitError{exitLost, fmt.Errorf("%s was killed, but has not ended", s.args[0])}
 		}
 	}
 }
 
-// changed is called when the first process was stopped or has ended.
-func (s *supervisor) changed(c change) {
-	if c.stopped != 0 {
-		if s.tty.stopped(c.stopped) {
-			s.sigs.whileRunning()
-			s.resume()
-		}
-		return
+// forward passes a signal that zklock got on to the command.
+func (s *supervisor) forward(sig syscall.Signal) {
+	s.child.signal(sig)
+	if sig == syscall.SIGTERM || sig == syscall.SIGHUP {
+		s.resume() // a stopped command would not get the signal
 	}
-	s.ended, s.status = true, c.status
-	s.tty.take()
+	if sig == syscall.SIGTERM || sig == syscall.SIGINT {
+		s.asked = true
+	}
 }
 
-// resume continues a stopped command, but not without the lock.
+// changed is called when the first process was stopped or has ended.
+func (s *supervisor) changed(c change) {
+	if c.stopped == 0 {
+		s.status = c.status
+		s.tty.take()
+		return
+	}
+	if s.tty.stopped(c.stopped) {
+		s.sigs.whileRunning()
+		s.resume()
+	}
+}
+
+// resume continues a stopped command, but not if the lock is lost.
 func (s *supervisor) resume() {
-	if s.look(); s.killed.IsZero() {
+	s.check()
+	if s.killed.IsZero() {
 		s.child.signal(syscall.SIGCONT)
 	}
 }
 
-// reguard replaces a guard that has ended. Without a guard the command could outlive zklock; so when no other can be
-// started, the command gets SIGTERM while the lock is still held, unless --on-loss says that a loss does not end it.
+// reguard replaces a guard that has ended. Without a guard the command could outlive zklock. So if
+// no guard can be started, the command gets SIGTERM while the lock is still held, unless --on-loss
+// says that a loss does not end it.
 func (s *supervisor) reguard() {
-	had := s.guard.err == nil
-	switch err := s.guard.replace(); {
+	wasRunning := s.guard.running()
+	err := s.guard.replace()
+	switch {
 	case err == nil:
 		s.say("the guard process had ended, and has been started again")
 	case s.guard.failed >= enough && s.onLoss == lossKill:
 		s.term(err.Error())
-	case had:
+	case wasRunning:
 		s.say("%v; trying again", err)
 	}
 }
 
-// look does what is due and returns the time until the next check.
-func (s *supervisor) look() time.Duration {
+// check does what is due and returns the time until the next check.
+func (s *supervisor) check() time.Duration {
 	now := time.Now()
-	next := s.overtime(now)
-	if s.guard.err != nil {
-		if now.Sub(s.guard.born) >= quick {
-			s.reguard()
-		}
-		next = min(next, quick)
-	}
+	next := s.checkMaxHold(now)
+	next = min(next, s.checkGuard(now))
 	if err := s.hold.Err(); err != nil {
-		switch {
-		case s.onLoss == lossKill:
-			s.kill(fmt.Sprintf("lock lost: %v", bare{err}))
-		case !s.lost && s.onLoss == lossTerm:
-			s.term(fmt.Sprintf("lock lost: %v", bare{err}))
-		case !s.lost:
-			s.say("lock lost, and the command goes on: %v", bare{err})
-		}
-		s.lost = true
-		return min(next, s.lease.timeout/lookPart)
+		s.onLost(err)
+		return min(next, s.lease.timeout/checkPart)
 	}
 	if s.onLoss == lossIgnore {
 		return next
 	}
+	return min(next, s.checkLease(now))
+}
+
+// checkGuard tries again to start a guard if there is none.
+func (s *supervisor) checkGuard(now time.Time) time.Duration {
+	if s.guard.running() {
+		return idle
+	}
+	if now.Sub(s.guard.born) >= quick {
+		s.reguard()
+	}
+	return quick
+}
+
+// onLost does what --on-loss says, now that the lock is lost.
+func (s *supervisor) onLost(err error) {
+	switch {
+	case s.onLoss == lossKill:
+		s.kill(fmt.Sprintf("lock lost: %v", bare{err}))
+	case s.lost:
+		// The user and the command know it already.
+	case s.onLoss == lossTerm:
+		s.term(fmt.Sprintf("lock lost: %v", bare{err}))
+	default:
+		s.say("lock lost, and the command goes on: %v", bare{err})
+	}
+	s.lost = true
+}
+
+// checkLease ends the command if the lease is about to end, by the rule in lease.go.
+func (s *supervisor) checkLease(now time.Time) time.Duration {
 	until := s.hold.SafeUntil()
 	if s.onLoss == lossKill && until.Sub(s.until).Abs() > time.Millisecond {
 		s.until = until
-		s.guard.until(s.lease.deadline(until)) // the guard or this process kills, whichever is first
+		s.guard.until(s.lease.deadline(until)) // the guard kills, or this process if it is sooner
 	}
 	verdict, wait := s.lease.judge(now, until)
-	left := until.Sub(now).Round(time.Millisecond)
-	switch {
-	case verdict == leaseEnding && s.onLoss == lossKill:
-		s.kill(fmt.Sprintf("nothing heard from the ensemble, the lease ends in %v", left))
-	case verdict != leaseGood:
-		s.term(fmt.Sprintf("nothing heard from the ensemble, the lease ends in %v", left))
+	if verdict == leaseGood {
+		return wait
 	}
-	return min(next, wait)
+	why := fmt.Sprintf("nothing heard from the ensemble, the lease ends in %v",
+		until.Sub(now).Round(time.Millisecond))
+	if verdict == leaseEnding && s.onLoss == lossKill {
+		s.kill(why)
+	} else {
+		s.term(why)
+	}
+	return wait
 }
 
-// overtime ends the command when --max-hold has passed.
-func (s *supervisor) overtime(now time.Time) time.Duration {
+// checkMaxHold ends the command if --max-hold has passed.
+func (s *supervisor) checkMaxHold(now time.Time) time.Duration {
 	if s.maxHold == 0 {
 		return idle
 	}
@@ -237,7 +291,7 @@ func (s *supervisor) overtime(now time.Time) time.Duration {
 		return kill.Sub(now)
 	}
 	s.kill(why)
-	return s.lease.timeout / lookPart
+	return s.lease.timeout / checkPart
 }
 
 // term asks the command to end, once.
@@ -247,14 +301,15 @@ func (s *supervisor) term(why string) {
 	}
 	s.told = true
 	s.child.signal(syscall.SIGTERM)
-	s.child.signal(syscall.SIGCONT) // a stopped process gets no SIGTERM before it continues
+	s.child.signal(syscall.SIGCONT) // a stopped process gets no SIGTERM before it is continued
 	s.say("%s: SIGTERM to the command", why)
 }
 
 // kill ends the group.
 func (s *supervisor) kill(why string) {
 	s.child.signal(syscall.SIGKILL)
-	if s.told = true; s.killed.IsZero() {
+	s.told = true
+	if s.killed.IsZero() {
 		s.killed = time.Now()
 		s.say("%s: SIGKILL to the command", why)
 	}
@@ -262,9 +317,10 @@ func (s *supervisor) kill(why string) {
 
 func (s *supervisor) say(format string, args ...any) { notice(s.a.err, format, args...) }
 
-// result is the exit code as an error, and the signal to die of.
+// result returns the exit code as an error, and the signal by which zklock has to end, or 0.
 func (s *supervisor) result() (like syscall.Signal, err error) {
-	if cause := s.hold.Err(); cause != nil && !s.lost { // between the last look and the end of the group
+	// The lock may have been lost between the last check and the end of the group.
+	if cause := s.hold.Err(); cause != nil && !s.lost {
 		s.say("lock lost before the command had ended: %v", bare{cause})
 		s.lost = true
 	}
@@ -274,10 +330,11 @@ func (s *supervisor) result() (like syscall.Signal, err error) {
 	s.done = true
 	switch {
 	case s.status.Signaled():
-		if sig := s.status.Signal(); sig == syscall.SIGINT && (s.job.lent || s.tty.ours()) {
+		sig := s.status.Signal()
+		if sig == syscall.SIGINT && (s.job.lent || s.tty.ours()) {
 			like = sig
 		}
-		return like, &exitError{exitSignal + int(s.status.Signal()), nil}
+		return like, &exitError{exitSignal + int(sig), nil}
 	case s.status.ExitStatus() != 0:
 		return 0, &exitError{s.status.ExitStatus(), nil}
 	}

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootTime is the clock that both processes read: it goes on while the machine sleeps.
+// bootTime returns the time in nanoseconds by the clock that zklock and its guard read. This clock
+// goes on while the machine is suspended.
 func bootTime() int64 {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
@@ -26,25 +27,27 @@ func dieWithUs(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig =
 // even where process 1 does not reap.
 func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// ownProgram is a file with the program of this process, also when the one that it was started from
-// has been replaced.
+// ownProgram returns a file with the program of this process, even if the file that it was started
+// from has been replaced.
 func ownProgram() (string, error) { return "/proc/self/exe", nil }
 
-// noProgram says what to do when that file is missing.
+// noProgram says what to do if that file is missing.
 const noProgram = "zklock needs /proc: mount it, " +
 	"in a chroot or container too (mount -t proc proc /proc)"
 
 // lastSignal is the greatest signal number there is.
 const lastSignal = 64
 
-// parentOf returns the parent of a process.
+// parentOf returns the parent of a process, or false if it has none or can't be found.
 func parentOf(pid int) (parent int, ok bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, false
 	}
-	var state string
+	// The process's name is in brackets and may contain any character, even a bracket.
 	text := string(stat)
-	_, err = fmt.Sscan(text[strings.LastIndexByte(text, ')')+1:], &state, &parent) // a name may contain any character
+	afterName := text[strings.LastIndexByte(text, ')')+1:]
+	var state string
+	_, err = fmt.Sscan(afterName, &state, &parent)
 	return parent, err == nil && parent > 0
 }

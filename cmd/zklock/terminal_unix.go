@@ -13,16 +13,19 @@ import (
 	"golang.org/x/term"
 )
 
-// The command is in a process group of its own, so that zklock can end it with all that it started. A terminal lets
-// only one group read, the foreground group. A shell has put us there, so we hand that over and take it back, as shells
-// do:
+// terminal is the controlling terminal, which zklock lends to the command.
 //
-//   - with standard input and output on the terminal the command gets it from the start, and Ctrl-C and Ctrl-Z go
-//     straight to the command;
-//   - in a pipeline or with a redirection the command gets it at its first access (SIGTTIN, SIGTTOU), so that a pager
-//     at the other end keeps it until then; until then Ctrl-C and Ctrl-Z come to us and are forwarded;
-//   - when the command is stopped, we stop too, so that the shell has its prompt; when the shell continues us, we
-//     continue the command, if the lock is still ours.
+// The command is in its own process group, so that zklock can end it with all that it started. A
+// terminal lets only one group read, the foreground group. A shell has put zklock's group there. So
+// zklock puts the command's group in the foreground and takes its place back, as shells do:
+//
+//   - If standard input and output are the terminal, the command has it from the start. Ctrl-C and
+//     Ctrl-Z go straight to the command.
+//   - In a pipeline or with a redirection the command gets it at its first access (SIGTTIN,
+//     SIGTTOU), so that a pager at the other end keeps it until then. Until then Ctrl-C and Ctrl-Z
+//     come to zklock and are forwarded.
+//   - When the command is stopped, zklock stops too, so that the shell shows its prompt. When the
+//     shell continues zklock, zklock continues the command if it still has the lock.
 type terminal struct {
 	file *os.File // /dev/tty
 	own  int      // our process group
@@ -30,7 +33,8 @@ type terminal struct {
 	lent bool     // we have put the command's group in the foreground
 }
 
-// openTerminal returns nil where there is no controlling terminal.
+// openTerminal returns nil if there is no controlling terminal. A nil terminal has all methods that
+// the supervision of a command needs, and they do nothing.
 func openTerminal() *terminal {
 	file, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
@@ -62,34 +66,44 @@ func (t *terminal) fromTheStart() bool {
 	return t.ours() && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
 }
 
-// give puts the command's group in the foreground, if ours is there. SIGTTOU is ignored while a command runs, so that
-// this is allowed.
+// give puts the command's group in the foreground if ours is there. It reports whether it did. It
+// is allowed to, because SIGTTOU is ignored while a command runs.
 func (t *terminal) give() bool {
-	if !t.ours() || unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, t.pgid) != nil {
+	if !t.ours() {
+		return false
+	}
+	if err := unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, t.pgid); err != nil {
 		return false
 	}
 	t.lent = true
 	return true
 }
 
-// take puts our group in the foreground, if the command's is there.
+// take puts our group in the foreground if the command's is there, or a group that is gone. That is
+// the command's group if the command could not be started.
 func (t *terminal) take() {
 	if t == nil || !t.lent {
 		return
 	}
 	group, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
-	if err == nil && (group == t.pgid || errors.Is(unix.Kill(-group, 0), unix.ESRCH)) { // or a command that did not start
-		_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, t.own) // fails only on a terminal that hung up
+	if err != nil {
+		return
+	}
+	if group == t.pgid || errors.Is(unix.Kill(-group, 0), unix.ESRCH) {
+		// This fails only on a terminal that has hung up.
+		_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, t.own)
 	}
 }
 
-// stopped handles a command that sig has stopped. It returns true when the command is to be continued, false without a
-// terminal. While we are stopped, the guard watches the lease.
+// stopped handles a command that sig has stopped. It reports whether the command is to be
+// continued, which is false without a terminal. While zklock is stopped, the guard watches the
+// lease.
 func (t *terminal) stopped(sig syscall.Signal) bool {
 	if t == nil {
 		return false
 	}
-	if (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU) && t.give() {
+	wantsTerminal := sig == syscall.SIGTTIN || sig == syscall.SIGTTOU
+	if wantsTerminal && t.give() {
 		return true
 	}
 	t.take()
@@ -102,14 +116,15 @@ func (t *terminal) stopped(sig syscall.Signal) bool {
 	return true
 }
 
-// suspend stops our process group as the terminal would have, and returns when it is continued. The others get SIGTSTP;
-// zklock stops by SIGSTOP, since Go does not restore the default action of SIGTSTP once it has been caught.
+// suspend stops our process group as the terminal would have, and returns when it is continued. The
+// other processes of the group get SIGTSTP. zklock stops by SIGSTOP, since Go does not restore the
+// default action of SIGTSTP once it has been caught.
 func suspend() {
 	woken := make(chan os.Signal, 1)
 	signal.Notify(woken, syscall.SIGCONT)
 	defer signal.Stop(woken)
 	signal.Ignore(syscall.SIGTSTP)
-	_ = syscall.Kill(0, syscall.SIGTSTP) // we are one of the group, so there is somebody whom we may signal
+	_ = syscall.Kill(0, syscall.SIGTSTP) // can't fail: we are in the group and may signal ourselves
 	if syscall.Kill(os.Getpid(), syscall.SIGSTOP) == nil {
 		select {
 		case <-woken:
@@ -118,8 +133,9 @@ func suspend() {
 	}
 }
 
-// wakeable reports whether there is a shell that could continue us: an ancestor in our session, outside of our process
-// group. Without one, a terminal does not stop a process group either.
+// wakeable reports whether there is a shell that could continue us: an ancestor that is in our
+// session and outside of our process group. A terminal does not stop a process group without one
+// either.
 func wakeable() bool {
 	session, err := unix.Getsid(0)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -32,16 +33,28 @@ func certificate(t *testing.T, dir string) (pair tls.Certificate, cert, key stri
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "zk"}, DNSNames: []string{"zk.example"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "zk"},
+		DNSNames:              []string{"zk.example"},
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{
+			x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth,
+		},
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	require.NoError(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
 	require.NoError(t, err)
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
+	certText := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyText := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+	require.NoError(t, os.WriteFile(cert, certText, 0o600))
+	require.NoError(t, os.WriteFile(key, keyText, 0o600))
 	pair, err = tls.LoadX509KeyPair(cert, key)
 	require.NoError(t, err)
 	return pair, cert, key
@@ -54,17 +67,24 @@ func TestServersThatSpeakTLSOnly(t *testing.T) {
 	text, err := os.ReadFile(cert)
 	require.NoError(t, err)
 	require.True(t, pool.AppendCertsFromPEM(text))
-	s := zktest.Run(t, zktest.WithTick(tick), longSessions, zktest.WithTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool,
-		ClientAuth: tls.RequireAndVerifyClientCert}))
+	s := zktest.Run(t, zktest.WithTick(tick), longSessions, zktest.WithTLS(&tls.Config{
+		Certificates: []tls.Certificate{pair},
+		ClientCAs:    pool,
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+	}))
+	right := []string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key}
+	with := func(more ...string) []string { return slices.Concat(right, more) }
 	for name, c := range map[string]struct {
 		flags []string
 		code  int
 	}{
-		"as it must be":           {[]string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key}, 0},
-		"by another name":         {[]string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key, "--tls-server-name", "zk.example"}, 0},
-		"by a wrong name":         {[]string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key, "--tls-server-name", "other"}, exitUnreachable},
-		"without a certificate":   {[]string{"--tls-ca", cert}, exitUnreachable},
-		"no trusted authority":    {[]string{"--tls", "--tls-cert", cert, "--tls-key", key}, exitUnreachable},
+		"as it must be":         {right, 0},
+		"by another name":       {with("--tls-server-name", "zk.example"), 0},
+		"by a wrong name":       {with("--tls-server-name", "other"), exitUnreachable},
+		"without a certificate": {[]string{"--tls-ca", cert}, exitUnreachable},
+		"no trusted authority": {
+			[]string{"--tls", "--tls-cert", cert, "--tls-key", key}, exitUnreachable,
+		},
 		"without TLS":             {nil, exitUnreachable},
 		"a key in place of a pem": {[]string{"--tls-ca", key}, exitUsage},
 	} {
@@ -74,13 +94,15 @@ func TestServersThatSpeakTLSOnly(t *testing.T) {
 			if c.code == 0 {
 				patience = locktest.Bound.String()
 			}
-			p := launch(t, s.Addr(), append([]string{"run", "--connect-timeout", patience}, append(c.flags, "/l", "--", testCommand, "exit", "0")...)...)
+			p := launch(t, s.Addr(), append([]string{"run", "--connect-timeout", patience},
+				append(c.flags, "/l", "--", testCommand, "exit", "0")...)...)
 			p.exits(c.code)
 		})
 	}
 }
 
-// The certificates are renewed on disk, first one file and then the other, and the server trusts the new ones only.
+// The certificates are renewed on disk, first one file and then the other, and the server trusts
+// the new ones only.
 func TestACommandUsesCertificatesThatWereRenewedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -92,22 +114,30 @@ func TestACommandUsesCertificatesThatWereRenewedWhileItRuns(t *testing.T) {
 		require.NoError(t, err)
 		pool := x509.NewCertPool()
 		require.True(t, pool.AppendCertsFromPEM(text))
-		now.Store(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
-			VerifyConnection: func(tls.ConnectionState) error { accepted.Add(1); return nil }})
+		now.Store(&tls.Config{
+			Certificates:     []tls.Certificate{pair},
+			ClientCAs:        pool,
+			ClientAuth:       tls.RequireAndVerifyClientCert,
+			VerifyConnection: func(tls.ConnectionState) error { accepted.Add(1); return nil },
+		})
 		return accepted
 	}
 	old := trust(pair, cert)
 	s := zktest.Run(t, zktest.WithTick(tick), longSessions, zktest.WithTLS(&tls.Config{
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return now.Load(), nil }}))
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return now.Load(), nil
+		}}))
 	d := newDiary(t)
-	p := launch(t, s.Addr(), append(lossFlags("--session-timeout", calm, "--tls-ca", cert, "--tls-cert", cert, "--tls-key", key),
+	p := launch(t, s.Addr(), append(lossFlags("--session-timeout", calm, "--tls-ca", cert,
+		"--tls-cert", cert, "--tls-key", key),
 		"/l", "--", testCommand, "diary", string(d), "until-term")...)
 	d.alive(t, "child")
 	// reconnect breaks the connection, and waits until the client uses the next one.
 	reconnect := func(accepted *atomic.Int32, with string) {
 		handshakes, requests := accepted.Load(), requestsOf(s)
 		s.DropConnections()
-		until(t, "connected with "+with, func() bool { return accepted.Load() > handshakes && requestsOf(s) > requests })
+		until(t, "connected with "+with,
+			func() bool { return accepted.Load() > handshakes && requestsOf(s) > requests })
 	}
 
 	renewed, newCert, newKey := certificate(t, t.TempDir())
@@ -128,7 +158,8 @@ func TestACommandUsesALoginThatWasRenewedWhileItRuns(t *testing.T) {
 	logins := filepath.Join(t.TempDir(), "auth")
 	login := func(text string) { require.NoError(t, os.WriteFile(logins, []byte(text), 0o600)) }
 	login("sasl:ann:a\n")
-	s := zktest.Run(t, zktest.WithTick(tick), longSessions, zktest.WithSASLUsers(map[string]string{"ann": "a", "bob": "b"}))
+	s := zktest.Run(t, zktest.WithTick(tick), longSessions,
+		zktest.WithSASLUsers(map[string]string{"ann": "a", "bob": "b"}))
 	ses, err := session.Open(t.Context(), s.Addr(), session.Config{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ses.Close()) }()
@@ -144,7 +175,8 @@ func TestACommandUsesALoginThatWasRenewedWhileItRuns(t *testing.T) {
 
 	login("")
 	requireReconnects(t, s)
-	require.Contains(t, p.err.String(), "has no line sasl:user:password any more; what could last be read is used")
+	require.Contains(t, p.err.String(),
+		"has no line sasl:user:password any more; what could last be read is used")
 	login("sasl:bob:b\n")
 	requireReconnects(t, s)
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
@@ -173,7 +205,8 @@ func requestsOf(s *zktest.Server) (n int) {
 
 // A client without a server may connect several times a second.
 func TestAFileThatCannotBeReadIsWarnedOfOnce(t *testing.T) {
-	first, second := &tls.Config{MinVersion: tls.VersionTLS12}, &tls.Config{MinVersion: tls.VersionTLS13}
+	first := &tls.Config{MinVersion: tls.VersionTLS12}
+	second := &tls.Config{MinVersion: tls.VersionTLS13}
 	var found *tls.Config
 	var unreadable error
 	var warned []error

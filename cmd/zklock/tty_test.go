@@ -83,7 +83,8 @@ func (c *console) types(text string) {
 	require.NoError(c, err)
 }
 
-// sees waits until text has appeared since the last match, and returns and discards what came before it.
+// sees waits until text has appeared since the last match, and returns and discards what came
+// before it.
 func (c *console) sees(text string) (before string) {
 	c.Helper()
 	defer func() {
@@ -116,7 +117,8 @@ func TestAnInteractiveCommandReadsTheTerminal(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	c := shell(t, s.Addr())
-	c.types("zklock run /l -- sh -c 'read x; echo \"got $x\"; read y; echo \"then $y\"; exit 3'; echo \"code $?\"\n")
+	c.types("zklock run /l -- sh -c 'read x; echo \"got $x\"; " +
+		"read y; echo \"then $y\"; exit 3'; echo \"code $?\"\n")
 	queued(t, s, "/l", 1)
 	c.types("one\n")
 	c.sees("got one")
@@ -145,7 +147,8 @@ func TestACommandInAPipelineGetsTheTerminalWhenItAsks(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	c := shell(t, s.Addr())
-	c.types("zklock run /l -- sh -c 'echo he''re; read x; echo \"got $x\"' | (cat; echo end of pipe''line)\n")
+	c.types("zklock run /l -- sh -c 'echo he''re; read x; echo \"got $x\"' " +
+		"| (cat; echo end of pipe''line)\n")
 	c.sees("here")
 	c.types("one\n")
 	c.sees("got one")
@@ -154,10 +157,12 @@ func TestACommandInAPipelineGetsTheTerminalWhenItAsks(t *testing.T) {
 
 func TestCtrlCReachesTheCommandAndTheScriptAround(t *testing.T) {
 	t.Parallel()
-	for _, stdin := range []string{"", " | cat"} { // with the terminal from the start, and without it
+	// The command has the terminal from the start, or not.
+	for _, stdin := range []string{"", " | cat"} {
 		s, d := server(t), newDiary(t)
 		c := shell(t, s.Addr())
-		c.types("sh -c 'zklock run /l -- " + testCommand + " diary " + string(d) + " live" + stdin + "; touch " + string(d) + ".wenton'\n")
+		c.types("sh -c 'zklock run /l -- " + testCommand + " diary " + string(d) + " live" +
+			stdin + "; touch " + string(d) + ".wenton'\n")
 		d.alive(t, "child")
 		c.types("\x03")
 		queued(t, s, "/l", 0)
@@ -213,7 +218,8 @@ func TestABackgroundJobStopsWhenItReadsTheTerminalAndGoesOnInTheForeground(t *te
 func TestThePlaceInLineIsShownLiveAndRemoved(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
-	holder := launch(t, s.Addr(), "run", "--owner", "evil\x1b[31m", "/l", "--", testCommand, "diary", string(d), "until-term")
+	holder := launch(t, s.Addr(), "run", "--owner", "evil\x1b[31m", "/l", "--", testCommand,
+		"diary", string(d), "until-term")
 	d.alive(t, "child")
 	second := open(t, s.Addr(), self(t, "zklock", "run", "--quiet", "/l", "--", "true"))
 	queued(t, s, "/l", 2)
@@ -234,7 +240,8 @@ func TestEveryCommandSaysOnATerminalThatNoServerHasAnsweredYet(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{"ls", "/"}, {"queue", "/l"}, {"leader", "/l"}, {"leader", "--follow", "/l"},
-		{"done", "/l"}, {"prune", "/l"}, {"evict", "/l", "--token", "1"}, {"resize", "/l", "1"}, {"hold", "/l"},
+		{"done", "/l"}, {"prune", "/l"}, {"evict", "/l", "--token", "1"}, {"resize", "/l", "1"},
+		{"hold", "/l"},
 		{"run", "/l", "--", "true"}, {"elect", "/l", "--", "true"}, {"doctor", "/l"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
@@ -272,14 +279,19 @@ func TestAStandbyOnATerminalLeavesTheLineWhenThatHangsUp(t *testing.T) {
 func TestBreakAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
-	holder := launch(t, s.Addr(), "run", "--owner", "hangs", "/l", "--", testCommand, "diary", string(d), "live")
+	holder := launch(t, s.Addr(), "run", "--owner", "hangs", "/l", "--", testCommand, "diary",
+		string(d), "live")
 	d.alive(t, "child")
 	token := tokenOf(t, s, "/l")
 	for _, c := range []struct {
 		answer string
 		code   int
 		says   string
-	}{{"n\n", 1, "zklock: not removed"}, {"\n", 1, "zklock: not removed"}, {"y\n", 0, "removed token"}} {
+	}{
+		{"n\n", 1, "zklock: not removed"},
+		{"\n", 1, "zklock: not removed"},
+		{"y\n", 0, "removed token"},
+	} {
 		ask := open(t, s.Addr(), self(t, "zklock", "evict", "/l", "--token", token))
 		ask.sees("hangs (")
 		ask.sees(", HOLDS the lock.")

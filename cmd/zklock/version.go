@@ -20,7 +20,7 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-// versionText is that of this program, of the library in it and of Go.
+// versionText returns the versions of this program, of the library in it and of Go.
 func versionText() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

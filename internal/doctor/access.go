@@ -28,8 +28,12 @@ const (
 // Access is what the client may do at Path.
 type Access struct {
 	Path string `json:"path"`
-	At   string `json:"at"` // the znode that was asked: Path, or the nearest above it that exists; "" if not even the chroot does
-	// Read, Create and Delete are what every lock needs; Write is for semaphores, Admin for none.
+
+	// At is the znode that was asked: Path, or the nearest above it that exists. It is "" if not
+	// even the chroot exists.
+	At string `json:"at"`
+
+	// Every lock needs Read, Create and Delete. Semaphores need Write too. No lock needs Admin.
 	Read   Verdict `json:"read"`
 	Create Verdict `json:"create"`
 	Delete Verdict `json:"delete"`
@@ -37,16 +41,24 @@ type Access struct {
 	Admin  Verdict `json:"admin"`
 	Error  string  `json:"error,omitempty"` // why something is unknown
 
-	// Persistent are children of Path that have a contender's name, and no session: a lock waits
-	// for them until somebody deletes them. At most ten.
+	// Persistent are children of Path that have a contender's name and no session, ten at most. A
+	// lock waits for them until somebody deletes them.
 	Persistent []string `json:"persistent_contenders,omitempty"`
 }
 
-// access asks at the server for permissions, and for the leader's clock, which dates znodes.
+// access asks the server at addr for the permissions at x.Path, and for the leader's clock, which
+// dates znodes. It returns a nil Offset if that clock can't be read.
 func (x *examination) access(ctx context.Context, addr string) (Access, *Offset) {
 	ctx, cancel := context.WithTimeout(ctx, x.Patience)
 	defer cancel()
-	a := Access{Path: x.Path, Read: Unknown, Create: Unknown, Delete: Unknown, Write: Unknown, Admin: Unknown}
+	a := Access{
+		Path:   x.Path,
+		Read:   Unknown,
+		Create: Unknown,
+		Delete: Unknown,
+		Write:  Unknown,
+		Admin:  Unknown,
+	}
 	s, err := x.open(ctx, addr)
 	if err != nil {
 		a.Error = said(err)
@@ -84,71 +96,84 @@ func (a *Access) findPersistent(ctx context.Context, s *session.Session, names [
 	return nil
 }
 
-// ask finds the nearest znode and asks for each permission there, by operations that have no
-// effect.
+// ask finds the nearest znode that exists, and asks for each permission there, by operations that
+// have no effect.
 func (a *Access) ask(ctx context.Context, s *session.Session) error {
-	for a.At = a.Path; ; a.At = parent(a.At) {
-		names, _, err := s.List(ctx, a.At)
-		switch {
-		case errors.Is(err, zk.ErrNoNode) && a.At != "/":
-			continue
-		case errors.Is(err, zk.ErrNoNode): // not even the chroot
-			a.At = ""
-			return nil
-		case err != nil && !errors.Is(err, zk.ErrNoAuth):
-			return err
-		}
-		a.Read = verdict(err)
-		if a.At == a.Path && a.Read == Granted {
-			if err := a.findPersistent(ctx, s, names); err != nil {
-				return err
-			}
-		}
-		break
+	if err := a.findNearest(ctx, s); err != nil || a.At == "" {
+		return err
 	}
-	// A version that no znode has: permission is looked at first.
+	// No znode has this version, so nothing is written. A server checks the permission first.
 	const never = math.MinInt32
 	_, err := s.Set(ctx, a.At, nil, never)
-	if a.Write = verdict(err, zk.ErrBadVersion); a.Write == Unknown {
+	a.Write = verdict(err, zk.ErrBadVersion)
+	if a.Write == Unknown {
 		return err
 	}
 	_, err = s.SetACL(ctx, a.At, session.WorldACL(), never)
-	if a.Admin = verdict(err, zk.ErrBadVersion); a.Admin == Unknown {
+	a.Admin = verdict(err, zk.ErrBadVersion)
+	if a.Admin == Unknown {
 		return err
 	}
 	return a.askChildren(ctx, s)
 }
 
-// askChildren asks whether a znode may be made and deleted there, in a transaction whose last
-// operation is refused.
+// findNearest sets At to the nearest znode that exists, or to "" if there is none, and asks for
+// Read there. If that is Path itself, it also finds the persistent contenders.
+func (a *Access) findNearest(ctx context.Context, s *session.Session) error {
+	a.At = a.Path
+	names, _, err := s.List(ctx, a.At)
+	for errors.Is(err, zk.ErrNoNode) {
+		if a.At == "/" { // not even the chroot exists
+			a.At = ""
+			return nil
+		}
+		a.At = parent(a.At)
+		names, _, err = s.List(ctx, a.At)
+	}
+	if err != nil && !errors.Is(err, zk.ErrNoAuth) {
+		return err
+	}
+	a.Read = verdict(err)
+	if a.At == a.Path && a.Read == Granted {
+		return a.findPersistent(ctx, s, names)
+	}
+	return nil
+}
+
+// askChildren asks whether a znode may be made and deleted below At. It does both in a transaction
+// whose last operation is refused, so that none has an effect.
 func (a *Access) askChildren(ctx context.Context, s *session.Session) error {
 	child := strings.TrimSuffix(a.At, "/") + missing(time.Now())
 	results, err := s.Multi(ctx,
 		session.OpCreate{Path: child, ACL: session.WorldACL(), Mode: session.Ephemeral},
 		session.OpDelete{Path: child, Version: -1},
 		session.OpCheck{Path: child, Version: -1})
-	if errors.Is(err, session.ErrExpired) { // what servers with local sessions answer to a multi with an ephemeral znode
-		return fmt.Errorf("%w: with localSessionsEnabled, localSessionsUpgradingEnabled has to be true", err)
+	if errors.Is(err, session.ErrExpired) {
+		// Servers with local sessions give this answer to a transaction with an ephemeral znode.
+		return fmt.Errorf("%w: with localSessionsEnabled, "+
+			"localSessionsUpgradingEnabled has to be true", err)
 	}
 	if len(results) < 3 {
 		return err
 	}
-	if a.Create = verdict(results[0].Error); a.Create != Granted {
+	a.Create = verdict(results[0].Error)
+	if a.Create != Granted {
 		return unlessRefused(results[0].Error)
 	}
 	a.Delete = verdict(results[1].Error)
 	return unlessRefused(results[1].Error)
 }
 
-// verdict reads an operation's answer; as says which error comes behind the look at the permission.
-func verdict(err error, as ...error) Verdict {
+// verdict returns what an operation's error says about the permission for it. The errors granted
+// are those that a server returns only after it has checked the permission.
+func verdict(err error, granted ...error) Verdict {
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
 		return Refused
 	case err == nil:
 		return Granted
 	}
-	for _, e := range as {
+	for _, e := range granted {
 		if errors.Is(err, e) {
 			return Granted
 		}
@@ -156,7 +181,7 @@ func verdict(err error, as ...error) Verdict {
 	return Unknown
 }
 
-// unlessRefused leaves the errors that are no verdict.
+// unlessRefused returns nil if err is a refusal, which is a verdict, and err itself otherwise.
 func unlessRefused(err error) error {
 	if errors.Is(err, zk.ErrNoAuth) {
 		return nil
@@ -166,7 +191,8 @@ func unlessRefused(err error) error {
 
 func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
 
-// leaderClock makes a znode, whichever server is asked: the leader dates it.
+// leaderClock reads the leader's clock. It makes a znode, which the leader dates, whichever server
+// is asked, and deletes it.
 func leaderClock(ctx context.Context, s *session.Session, at string) (*Offset, error) {
 	path := strings.TrimSuffix(at, "/") + missing(time.Now())
 	sent := time.Now()

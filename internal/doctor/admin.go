@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// admin asks the server's HTTP port for administrators (AdminServer): version, mode and tick.
+// admin asks the server's HTTP port for administrators (AdminServer) for version, mode and tick.
 func (x *examination) admin(ctx context.Context, v *Server) error {
 	var stats struct {
 		Version string `json:"version"`
@@ -23,18 +23,22 @@ func (x *examination) admin(ctx context.Context, v *Server) error {
 	var conf struct {
 		Tick int `json:"tick_time"`
 	}
-	err := errors.Join(x.command(ctx, v.Addr, "server_stats", &stats), x.command(ctx, v.Addr, "configuration", &conf))
+	err := errors.Join(
+		x.command(ctx, v.Addr, "server_stats", &stats),
+		x.command(ctx, v.Addr, "configuration", &conf),
+	)
 	if err != nil {
 		return err
 	}
-	v.Version, v.Mode, v.Tick = stats.Version, stats.Server.State, time.Duration(conf.Tick)*time.Millisecond
+	v.Version, v.Mode = stats.Version, stats.Server.State
+	v.Tick = time.Duration(conf.Tick) * time.Millisecond
 	if v.Version == "" || v.Tick <= 0 {
 		return errors.New("the admin port tells neither version nor tick: another service's?")
 	}
 	return nil
 }
 
-// command reads one answer of the admin port.
+// command reads the admin port's answer to one command.
 func (x *examination) command(ctx context.Context, addr, name string, into any) (err error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -2,21 +2,24 @@
 // client may do at a path, how the servers' clocks differ, and what of that is unsafe, or will fail
 // on the worst day.
 //
-//	report, err := doctor.Examine(ctx, "zk1:2181,zk2:2181,zk3:2181", doctor.Config{Path: "/locks"})
+//	conf := doctor.Config{Path: "/locks"}
+//	report, err := doctor.Examine(ctx, "zk1:2181,zk2:2181,zk3:2181", conf)
 //	for _, f := range report.Findings {
 //		log.Println(f.Severity, f.Server, f.Text)
 //	}
 //
-// It leaves nothing behind: sessions that are closed, transactions that are refused by design, and
-// one ephemeral znode below the path, which is deleted. Holds of other clients are not touched.
+// It leaves nothing behind. It opens sessions, which it closes. It sends transactions, which are
+// refused by design. It makes one ephemeral znode below the path, which it deletes. It does not
+// touch the holds of other clients.
 //
-// What it can't tell it says. A server whose four-letter words and admin port are closed still
-// tells its limits by what it grants; its version, tick and clock stay unknown.
+// The report says what could not be found out. A server whose four-letter words and admin port are
+// closed still shows its limits by what it grants. Its version, tick and clock stay unknown.
 package doctor
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,16 +29,16 @@ import (
 
 // Config says what to examine. The zero value of each field stands for its default.
 type Config struct {
-	// Path is where the locks are: permissions are asked for there, or at the nearest znode above
-	// it that exists. Below the chroot of the connect string. Default "/".
+	// Path is where the locks are, below the chroot of the connect string. The permissions are
+	// examined there, or at the nearest znode above it that exists. Default "/".
 	Path string
 
-	// Session is what the program asks of its sessions: credentials, TLS, limits, which are held
-	// against the servers'.
+	// Session is what the program asks of its sessions: credentials, TLS and limits. The limits
+	// are compared with the servers'.
 	Session session.Config
 
-	// AdminPort is the servers' HTTP port for administrators, asked where four-letter words are
-	// closed. Default: not asked.
+	// AdminPort is the servers' HTTP port for administrators. It is asked if the four-letter words
+	// of a server are closed. By default it is not.
 	AdminPort int
 
 	// Patience bounds the examination of one server. Default 10 s.
@@ -46,8 +49,8 @@ type Config struct {
 type Report struct {
 	Servers  []Server      `json:"servers"` // in the order of the connect string
 	Access   Access        `json:"access"`
-	Offset   *Offset       `json:"leader_clock,omitempty"` // the leader's clock, which dates znodes; nil: could not be read
-	Asked    time.Duration `json:"-"`                      // the session timeout that the client asks for
+	Offset   *Offset       `json:"leader_clock,omitempty"` // of the leader; nil if it is unknown
+	Asked    time.Duration `json:"-"`                      // the session timeout of the client
 	Findings []Finding     `json:"findings"`               // the gravest first
 
 	// Longest are the ephemeral znodes of the session that has most, in bytes. It is nil if there
@@ -55,7 +58,7 @@ type Report struct {
 	Longest *Ephemerals `json:"longest_session,omitempty"`
 }
 
-// Server is what one server told, or showed. Zero values are unknown.
+// Server is what one server told, or showed. A zero value means that it is unknown.
 type Server struct {
 	Addr    string `json:"addr"`
 	Error   string `json:"error,omitempty"` // why it serves this client nothing
@@ -65,20 +68,21 @@ type Server struct {
 	Tick       time.Duration `json:"-"` // as configured
 	MinTimeout time.Duration `json:"-"` // of sessions, as granted
 	MaxTimeout time.Duration `json:"-"`
-	finds      time.Duration // the tick that a client finds out here, unless it is given
-	// Packet says that it takes requests as long as the client's packet limit. No word and no
-	// command of the admin port tells its jute.maxbuffer; only JMX does.
+	finds      time.Duration // the tick that a client finds out here if it is not told
+
+	// Packet says that the server takes requests as long as the client's packet limit. No
+	// four-letter word and no command of the admin port tells its jute.maxbuffer; only JMX does.
 	Packet bool `json:"packet_limit_taken"`
 
 	Read   time.Duration `json:"-"`               // how long a read took
-	Write  time.Duration `json:"-"`               // and a write
+	Write  time.Duration `json:"-"`               // how long a write took
 	Offset *Offset       `json:"clock,omitempty"` // the server's own clock
 
 	// Unknown says what could not be found out, and why.
 	Unknown []string `json:"unknown,omitempty"`
 }
 
-// Offset is by how much a clock is ahead of this machine's, give or take Error.
+// Offset says how far a clock is ahead of this machine's, to within Error.
 type Offset struct {
 	Ahead time.Duration `json:"-"`
 	Error time.Duration `json:"-"`
@@ -97,7 +101,7 @@ const (
 // Finding is something that the ensemble's owner should know.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	Server   string   `json:"server,omitempty"` // host:port; empty: the ensemble
+	Server   string   `json:"server,omitempty"` // host:port; "" stands for the ensemble
 	Text     string   `json:"text"`
 }
 
@@ -105,9 +109,11 @@ type Finding struct {
 const atOnce = 8
 
 // Examine examines the ensemble of the connect string. It blocks until every server has been asked,
-// each for as long as Config.Patience, or until ctx ends. An error says that nothing could be
-// examined: a connect string, path or option that can't work (session.ErrConfig, session.ErrPath),
-// or the end of ctx. Servers that don't answer are findings.
+// each for as long as Config.Patience, or until ctx ends. Servers that don't answer are findings.
+//
+// It returns an error if nothing could be examined:
+//   - session.ErrConfig or session.ErrPath for a connect string, path or option that can't work;
+//   - ctx's error if ctx ends.
 func Examine(ctx context.Context, connect string, conf Config) (*Report, error) {
 	x, err := newExamination(connect, conf)
 	if err != nil {
@@ -117,29 +123,37 @@ func Examine(ctx context.Context, connect string, conf Config) (*Report, error) 
 	if r.Asked == 0 {
 		r.Asked = session.DefaultTimeout
 	}
+	x.askAll(ctx, r.Servers)
+	// One server that serves tells what is the same on all of them.
+	if i := slices.IndexFunc(r.Servers, Server.serves); i >= 0 {
+		v := &r.Servers[i]
+		r.Access, r.Offset = x.access(ctx, v.Addr)
+		r.Longest = x.ephemerals(ctx, v)
+	}
+	if ctx.Err() != nil {
+		err := failure.Ended(ctx, nil, fmt.Errorf("examining %s", connect))
+		return nil, fmt.Errorf("doctor: %w", err)
+	}
+	r.Findings = x.findings(r)
+	return r, nil
+}
+
+// askAll examines each server, at most atOnce at a time, and puts the results into found.
+func (x *examination) askAll(ctx context.Context, found []Server) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
 	for i, addr := range x.servers {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			r.Servers[i] = x.server(ctx, addr)
+			found[i] = x.server(ctx, addr)
 		})
 	}
 	wg.Wait()
-	for i := range r.Servers {
-		if r.Servers[i].Error == "" {
-			r.Access, r.Offset = x.access(ctx, r.Servers[i].Addr)
-			r.Longest = x.ephemerals(ctx, &r.Servers[i])
-			break
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("doctor: %w", failure.Ended(ctx, nil, fmt.Errorf("examining %s", connect)))
-	}
-	r.Findings = x.findings(r)
-	return r, nil
 }
+
+// serves reports whether the server serves this client.
+func (v Server) serves() bool { return v.Error == "" }
 
 // examination is one call of Examine.
 type examination struct {
@@ -148,6 +162,7 @@ type examination struct {
 	chroot  string
 }
 
+// newExamination fills in the defaults, and checks the connect string and the path.
 func newExamination(connect string, conf Config) (*examination, error) {
 	x := &examination{Config: conf}
 	if x.Path == "" {

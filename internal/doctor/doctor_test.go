@@ -76,11 +76,19 @@ func TestAServerTellsWhatItIsAndNothingIsLeftBehind(t *testing.T) {
 		require.NotNil(t, o)
 		assert.LessOrEqual(t, o.Ahead.Abs(), o.Error+time.Millisecond, "the same machine")
 	}
-	assert.Equal(t, doctor.Access{Path: "/locks", At: "/locks", Read: doctor.Granted, Create: doctor.Granted, Delete: doctor.Granted,
-		Write: doctor.Granted, Admin: doctor.Granted}, r.Access)
+	assert.Equal(t, doctor.Access{
+		Path:   "/locks",
+		At:     "/locks",
+		Read:   doctor.Granted,
+		Create: doctor.Granted,
+		Delete: doctor.Granted,
+		Write:  doctor.Granted,
+		Admin:  doctor.Granted,
+	}, r.Access)
 	notFound(t, r, doctor.Danger)
 
-	require.NoError(t, srv.Await(within(t, 10*time.Second), func() bool { return len(srv.Sessions()) == 0 }))
+	require.NoError(t,
+		srv.Await(within(t, 10*time.Second), func() bool { return len(srv.Sessions()) == 0 }))
 	require.Empty(t, srv.Children("/locks"))
 	_, err := json.Marshal(r)
 	require.NoError(t, err)
@@ -100,7 +108,8 @@ func TestEachPermissionIsAskedForWithoutEffect(t *testing.T) {
 		zk.PermAdmin:  func(a doctor.Access) doctor.Verdict { return a.Admin },
 	} {
 		path := fmt.Sprintf("/without-%d", perm)
-		_, err := admin.Create(ctx, path, []byte("data"), session.Persistent, zk.WorldACL(zk.PermAll&^perm))
+		_, err := admin.Create(ctx, path, []byte("data"), session.Persistent,
+			zk.WorldACL(zk.PermAll&^perm))
 		require.NoError(t, err)
 		a := examine(t, srv.Addr(), doctor.Config{Path: path}).Access
 		assert.Equal(t, doctor.Refused, refused(a), path)
@@ -120,7 +129,8 @@ func TestEachPermissionIsAskedForWithoutEffect(t *testing.T) {
 		require.True(t, ok)
 		assert.Equal(t, "data", string(node.Data))
 
-		below := examine(t, srv.Addr(), doctor.Config{Path: path + "/locks"}) // which only has to be made there
+		// This path only has to be made there.
+		below := examine(t, srv.Addr(), doctor.Config{Path: path + "/locks"})
 		if perm == zk.PermCreate {
 			found(t, below, doctor.Danger, "CREATE is refused: no lock can be taken")
 		} else {
@@ -131,32 +141,61 @@ func TestEachPermissionIsAskedForWithoutEffect(t *testing.T) {
 
 func TestEveryUnsafeSettingIsFound(t *testing.T) {
 	twoSeconds := doctor.Config{Session: session.Config{TickTime: 2 * time.Second}}
+	with := func(opts ...zktest.Option) []zktest.Option { return opts }
+	asking := func(timeout time.Duration) doctor.Config {
+		return doctor.Config{Session: session.Config{Timeout: timeout}}
+	}
 	for name, c := range map[string]struct {
 		server []zktest.Option
 		conf   doctor.Config
 		s      doctor.Severity
 		text   string
 	}{
-		"a tick that is longer than believed": {[]zktest.Option{zktest.WithTick(3 * time.Second)}, twoSeconds,
-			doctor.Danger, "its tickTime is 3s, and the client believes 2s: two clients may hold one lock. Give WithTickTime (--tick) 3s"},
-		"a tick that is longer than is found out": {[]zktest.Option{zktest.WithSessionTimeouts(time.Second, 40*time.Second)}, doctor.Config{},
-			doctor.Danger, "its tickTime is 2s, and the client finds out 500ms by its minSessionTimeout: two clients may hold one lock"},
-		"a shorter tick than is believed": {[]zktest.Option{zktest.WithTick(500 * time.Millisecond)}, twoSeconds,
-			doctor.Note, "and the client believes 2s: leases last longer if WithTickTime (--tick) is 500ms"},
-		"a shorter tick than is found out": {[]zktest.Option{zktest.WithSessionTimeouts(8*time.Second, 40*time.Second)}, doctor.Config{},
-			doctor.Note, "and the client finds out 4s by its minSessionTimeout: leases last longer if WithTickTime (--tick) is 2s"},
-		"a minimum below two ticks": {[]zktest.Option{zktest.WithSessionTimeouts(time.Second, 40*time.Second)}, twoSeconds,
-			doctor.Warning, "minSessionTimeout of 1s is below two ticks of 2s"},
-		"small packets": {[]zktest.Option{zktest.WithJuteMaxBuffer(1 << 16)}, doctor.Config{},
-			doctor.Danger, "takes no request of 1048575 bytes"},
-		"the release": {[]zktest.Option{zktest.WithVersion(zktest.Version38)}, doctor.Config{},
-			doctor.Warning, "can lose acknowledged writes, and with them locks, unless its distributor has mended that: run 3.9.4 or later"},
-		"another timeout": {nil, doctor.Config{Session: session.Config{Timeout: time.Minute}},
-			doctor.Note, "grants a session timeout of 40s, not the 1m0s"},
-		"a timeout of few ticks": {nil, doctor.Config{Session: session.Config{Timeout: 6 * time.Second}},
-			doctor.Warning, "below four ticks"},
-		"a path that is not there": {nil, doctor.Config{Path: "/a/b/c"},
-			doctor.Note, "/a/b/c does not exist; the first lock makes it below /"},
+		"a tick that is longer than believed": {
+			with(zktest.WithTick(3 * time.Second)), twoSeconds,
+			doctor.Danger, "its tickTime is 3s, and the client believes 2s: " +
+				"two clients may hold one lock. Give WithTickTime (--tick) 3s",
+		},
+		"a tick that is longer than is found out": {
+			with(zktest.WithSessionTimeouts(time.Second, 40*time.Second)), doctor.Config{},
+			doctor.Danger, "its tickTime is 2s, and the client finds out 500ms " +
+				"by its minSessionTimeout: two clients may hold one lock",
+		},
+		"a shorter tick than is believed": {
+			with(zktest.WithTick(500 * time.Millisecond)), twoSeconds,
+			doctor.Note, "and the client believes 2s: " +
+				"leases last longer if WithTickTime (--tick) is 500ms",
+		},
+		"a shorter tick than is found out": {
+			with(zktest.WithSessionTimeouts(8*time.Second, 40*time.Second)), doctor.Config{},
+			doctor.Note, "and the client finds out 4s by its minSessionTimeout: " +
+				"leases last longer if WithTickTime (--tick) is 2s",
+		},
+		"a minimum below two ticks": {
+			with(zktest.WithSessionTimeouts(time.Second, 40*time.Second)), twoSeconds,
+			doctor.Warning, "minSessionTimeout of 1s is below two ticks of 2s",
+		},
+		"small packets": {
+			with(zktest.WithJuteMaxBuffer(1 << 16)), doctor.Config{},
+			doctor.Danger, "takes no request of 1048575 bytes",
+		},
+		"the release": {
+			with(zktest.WithVersion(zktest.Version38)), doctor.Config{},
+			doctor.Warning, "can lose acknowledged writes, and with them locks, " +
+				"unless its distributor has mended that: run 3.9.4 or later",
+		},
+		"another timeout": {
+			nil, asking(time.Minute),
+			doctor.Note, "grants a session timeout of 40s, not the 1m0s",
+		},
+		"a timeout of few ticks": {
+			nil, asking(6 * time.Second),
+			doctor.Warning, "below four ticks",
+		},
+		"a path that is not there": {
+			nil, doctor.Config{Path: "/a/b/c"},
+			doctor.Note, "/a/b/c does not exist; the first lock makes it below /",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := zktest.Run(t, c.server...)
@@ -173,11 +212,13 @@ func TestDoctorTriesThePacketLimitThatItIsGiven(t *testing.T) {
 	}
 }
 
-// Servers with local sessions that may not be upgraded end the session that makes an ephemeral znode in a transaction.
+// Servers with local sessions that may not be upgraded end the session that makes an ephemeral
+// znode in a transaction.
 func TestLocalSessionsThatCanNotBeUpgradedAreFound(t *testing.T) {
 	srv := zktest.Run(t)
 	srv.Inject(fault.Answer(fault.CodeSessionExpired).Op(fault.OpMulti))
-	found(t, examine(t, srv.Addr(), doctor.Config{}), doctor.Warning, "localSessionsUpgradingEnabled has to be true")
+	found(t, examine(t, srv.Addr(), doctor.Config{}), doctor.Warning,
+		"localSessionsUpgradingEnabled has to be true")
 }
 
 func TestUnequalServersAndOnesThatAreDownAreFound(t *testing.T) {
@@ -188,7 +229,8 @@ func TestUnequalServersAndOnesThatAreDownAreFound(t *testing.T) {
 	down := "127.0.0.1:" + ensemble.Port(t)
 	r := examine(t, srv.Addr()+","+f.Addr()+","+down, doctor.Config{})
 	require.Len(t, r.Servers, 3)
-	assert.Equal(t, []string{"leader", "follower", ""}, []string{r.Servers[0].Mode, r.Servers[1].Mode, r.Servers[2].Mode})
+	assert.Equal(t, []string{"leader", "follower", ""},
+		[]string{r.Servers[0].Mode, r.Servers[1].Mode, r.Servers[2].Mode})
 	found(t, r, doctor.Danger, "servers differ in maxSessionTimeout")
 	found(t, r, doctor.Warning, down+" does not serve this client: connection refused")
 }
@@ -277,7 +319,10 @@ func TestASessionWithTooManyEphemeralsIsFound(t *testing.T) {
 		require.NoError(t, err)
 		list += 4 + len(p)
 	}
-	for limit, severity := range map[int]doctor.Severity{list - 1: doctor.Warning, list/2 - 1: doctor.Danger} {
+	for limit, severity := range map[int]doctor.Severity{
+		list - 1:   doctor.Warning,
+		list/2 - 1: doctor.Danger,
+	} {
 		r := examine(t, srv.Addr(), doctor.Config{Session: session.Config{JuteMaxBuffer: limit}})
 		require.Equal(t, &doctor.Ephemerals{Session: s.ID(), Count: 3, Bytes: list}, r.Longest)
 		found(t, r, severity, "has 3 ephemeral znodes")
@@ -314,10 +359,11 @@ func (c *fast) Write(b []byte) (int, error) {
 		if readErr != nil {
 			return n, readErr
 		}
-		c.answer = strings.NewReader(accepted.ReplaceAllStringFunc(string(text), func(est string) string {
+		changed := accepted.ReplaceAllStringFunc(string(text), func(est string) string {
 			ms, _ := strconv.ParseInt(est[4:], 10, 64)
 			return fmt.Sprintf("est=%d", ms+time.Hour.Milliseconds())
-		}))
+		})
+		c.answer = strings.NewReader(changed)
 	}
 	return n, err
 }
@@ -344,7 +390,8 @@ func TestAChrootThatDoesNotExistIsFound(t *testing.T) {
 	srv := zktest.Run(t)
 	r := examine(t, srv.Addr()+"/app", doctor.Config{Path: "/locks"})
 	found(t, r, doctor.Danger, "the chroot /app does not exist: no lock can be taken")
-	r = examine(t, srv.Addr()+"/app", doctor.Config{Path: "/locks", Session: session.Config{CreateChroot: true}})
+	r = examine(t, srv.Addr()+"/app",
+		doctor.Config{Path: "/locks", Session: session.Config{CreateChroot: true}})
 	found(t, r, doctor.Note, "the chroot /app does not exist; the first lock makes it")
 	notFound(t, r, doctor.Danger)
 	require.Empty(t, srv.Children("/app"))
@@ -354,7 +401,8 @@ func TestTheAdminPortIsAskedWhereFourLetterWordsAreClosed(t *testing.T) {
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch req.URL.Path {
 		case "/commands/server_stats":
-			fmt.Fprint(w, `{"version":"3.9.4-abc, built on x","server_stats":{"server_state":"leader"}}`)
+			fmt.Fprint(w,
+				`{"version":"3.9.4-abc, built on x","server_stats":{"server_state":"leader"}}`)
 		case "/commands/configuration":
 			fmt.Fprint(w, `{"tick_time":2000}`)
 		default:
@@ -372,7 +420,8 @@ func TestTheAdminPortIsAskedWhereFourLetterWordsAreClosed(t *testing.T) {
 		conn, err := net.DialTimeout(network, addr, timeout)
 		return &wordless{Conn: conn}, err
 	}
-	r := examine(t, srv.Addr(), doctor.Config{Session: session.Config{Dial: words}, AdminPort: port})
+	r := examine(t, srv.Addr(),
+		doctor.Config{Session: session.Config{Dial: words}, AdminPort: port})
 	assert.Equal(t, "3.9.4", r.Servers[0].Version)
 	assert.Equal(t, "leader", r.Servers[0].Mode)
 	assert.Equal(t, 2*time.Second, r.Servers[0].Tick)
@@ -380,7 +429,8 @@ func TestTheAdminPortIsAskedWhereFourLetterWordsAreClosed(t *testing.T) {
 	r = examine(t, srv.Addr(), doctor.Config{Session: session.Config{Dial: words}})
 	assert.Empty(t, r.Servers[0].Version)
 	assert.Equal(t, 4*time.Second, r.Servers[0].MinTimeout, "as granted")
-	found(t, r, doctor.Note, "can't tell version and mode: four-letter word srvr is not in the server's 4lw.commands.whitelist")
+	found(t, r, doctor.Note, "can't tell version and mode: "+
+		"four-letter word srvr is not in the server's 4lw.commands.whitelist")
 	found(t, r, doctor.Note, "can't tell tick")
 	found(t, r, doctor.Note, "can't tell clock")
 }
@@ -393,7 +443,8 @@ type wordless struct {
 
 func (c *wordless) Write(b []byte) (int, error) {
 	if len(b) == 4 {
-		c.answer = strings.NewReader(string(b) + " is not executed because it is not in the whitelist.")
+		c.answer = strings.NewReader(string(b) +
+			" is not executed because it is not in the whitelist.")
 		return 4, nil
 	}
 	return c.Conn.Write(b)

@@ -8,7 +8,8 @@ import (
 	"github.com/zklock/locker/internal/session"
 )
 
-// Ephemerals are those of one session. Its end is one transaction with the list of their paths.
+// Ephemerals are the ephemeral znodes of one session. The session's end is one transaction with the
+// list of their paths.
 type Ephemerals struct {
 	Session int64 `json:"session"`
 	Count   int   `json:"count"`
@@ -16,7 +17,7 @@ type Ephemerals struct {
 }
 
 // ephemerals asks a server for the session with the longest list of ephemeral znodes, of all
-// clients.
+// clients' sessions. It returns nil if there is none, or if that is unknown.
 func (x *examination) ephemerals(ctx context.Context, v *Server) *Ephemerals {
 	ctx, cancel := context.WithTimeout(ctx, x.Patience)
 	defer cancel()
@@ -31,33 +32,41 @@ func (x *examination) ephemerals(ctx context.Context, v *Server) *Ephemerals {
 	return longestList(answer)
 }
 
-// dumped begins the part of dump's answer that has the ephemeral znodes: a line with each session's
-// id, and one behind a tab for each path.
+// dumped begins the part of dump's answer that has the ephemeral znodes. For each session it has a
+// line with the id, and then a line for each path, which begins with a tab.
 const dumped = "ephemeral nodes dump:"
 
+// longestList returns the longest list of ephemeral znodes in dump's answer, or nil if it has none.
 func longestList(answer string) *Ephemerals {
 	_, answer, _ = strings.Cut(answer, dumped)
 	var longest, e Ephemerals
 	for line := range strings.Lines(answer) {
 		path, isPath := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "\t")
-		switch {
-		case isPath && e.Session != 0:
-			e.Count++
-			e.Bytes += 4 + len(path)
-			if e.Bytes > longest.Bytes {
-				longest = e
-			}
-		case !isPath:
-			hex, _ := strings.CutSuffix(strings.TrimPrefix(line, "0x"), ":\n")
-			id, err := strconv.ParseUint(hex, 16, 64)
-			if err != nil { // another part of the answer
-				id = 0
-			}
-			e = Ephemerals{Session: int64(id), Bytes: 4}
+		if !isPath {
+			e = Ephemerals{Session: sessionIn(line), Bytes: 4} // the list's length
+			continue
+		}
+		if e.Session == 0 {
+			continue // of another part of the answer
+		}
+		e.Count++
+		e.Bytes += 4 + len(path) // a path has its length before it
+		if e.Bytes > longest.Bytes {
+			longest = e
 		}
 	}
 	if longest.Session == 0 {
 		return nil
 	}
 	return &longest
+}
+
+// sessionIn returns the session's id that a line of dump's answer has, or 0 if it has none.
+func sessionIn(line string) int64 {
+	hex, _ := strings.CutSuffix(strings.TrimPrefix(line, "0x"), ":\n")
+	id, err := strconv.ParseUint(hex, 16, 64)
+	if err != nil {
+		return 0
+	}
+	return int64(id)
 }

@@ -2,7 +2,7 @@ package doctor
 
 import "encoding/json"
 
-// MarshalJSON adds the durations.
+// MarshalJSON adds the durations in seconds.
 func (r Report) MarshalJSON() ([]byte, error) {
 	type plain Report
 	return json.Marshal(struct {
@@ -11,7 +11,7 @@ func (r Report) MarshalJSON() ([]byte, error) {
 	}{plain(r), r.Asked.Seconds()})
 }
 
-// MarshalJSON adds the durations.
+// MarshalJSON adds the durations in seconds.
 func (s Server) MarshalJSON() ([]byte, error) {
 	type plain Server
 	return json.Marshal(struct {
@@ -21,10 +21,17 @@ func (s Server) MarshalJSON() ([]byte, error) {
 		MaxTimeout float64 `json:"max_timeout_seconds,omitempty"`
 		Read       float64 `json:"read_seconds,omitempty"`
 		Write      float64 `json:"write_seconds,omitempty"`
-	}{plain(s), s.Tick.Seconds(), s.MinTimeout.Seconds(), s.MaxTimeout.Seconds(), s.Read.Seconds(), s.Write.Seconds()})
+	}{
+		plain:      plain(s),
+		Tick:       s.Tick.Seconds(),
+		MinTimeout: s.MinTimeout.Seconds(),
+		MaxTimeout: s.MaxTimeout.Seconds(),
+		Read:       s.Read.Seconds(),
+		Write:      s.Write.Seconds(),
+	})
 }
 
-// MarshalJSON writes the durations.
+// MarshalJSON writes the durations in seconds.
 func (o Offset) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Ahead float64 `json:"ahead_seconds"`

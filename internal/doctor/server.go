@@ -22,20 +22,20 @@ func (x *examination) server(ctx context.Context, addr string) Server {
 	v := Server{Addr: addr}
 	err := x.limits(ctx, &v)
 	refusal := x.words(ctx, &v)
-	if err != nil && refusal == nil {
-		refusal = x.readOnly(ctx, &v)
-	}
 	if err == nil {
 		err = x.speed(ctx, &v)
+	} else if refusal == nil {
+		refusal = x.readOnly(ctx, &v)
 	}
 	v.Error = said(because(refusal, err))
 	return v
 }
 
-// because returns why a server serves nothing: the reason that it gives itself, if it gives one.
+// because returns why a server serves nothing, or nil if it serves. refusal is the reason that the
+// server gives itself, or nil, and err is the error of an attempt to use it.
 //
 // A server that refuses sessions closes their connections, and names its reason only in answers to
-// four-letter words. Once that is known, the guesses of failure.ErrUnanswered would mislead.
+// four-letter words. If that reason is known, the guesses of failure.ErrUnanswered would mislead.
 func because(refusal, err error) error {
 	switch {
 	case err == nil, refusal == nil:
@@ -46,7 +46,7 @@ func because(refusal, err error) error {
 	return fmt.Errorf("%w (%w)", refusal, err)
 }
 
-// said is an error as a report has it.
+// said returns an error as a report has it, or "" for nil.
 func said(err error) string {
 	if err == nil {
 		return ""
@@ -54,8 +54,8 @@ func said(err error) string {
 	return text.Foreign(strings.ReplaceAll(err.Error(), "\n", "; ")) // joined errors
 }
 
-// limits finds out by what the server grants, and how its clock stands, on throwaway sessions
-// without znodes.
+// limits finds out the server's limits by what it grants, and reads its clock. It opens two
+// sessions for that, which make no znodes.
 func (x *examination) limits(ctx context.Context, v *Server) error {
 	short, err := session.OpenProbe(ctx, x.Session, v.Addr, time.Millisecond)
 	if err != nil {
@@ -71,12 +71,13 @@ func (x *examination) limits(ctx context.Context, v *Server) error {
 	}
 	v.MaxTimeout = long.Granted
 	v.Offset = x.clock(ctx, v, long)
-	v.Packet = long.Takes(x.packet()) == nil // what it means is the findings' to say
-	_ = long.Close()                         // with the connection it may have gone already; a session without znodes runs out by itself
+	v.Packet = long.Takes(x.packet()) == nil // the findings say what an error means
+	// The connection may be lost by now. A session without znodes may also expire by itself.
+	_ = long.Close()
 	return nil
 }
 
-// packet is the longest request that the client sends.
+// packet returns the length of the longest request that the client sends.
 func (x *examination) packet() int {
 	if x.Session.JuteMaxBuffer > 0 {
 		return x.Session.JuteMaxBuffer
@@ -84,8 +85,8 @@ func (x *examination) packet() int {
 	return session.DefaultJuteMaxBuffer
 }
 
-// clock reads, from the server's list of connections, when by its own clock the probe's was
-// accepted.
+// clock reads the server's clock. The server's list of connections tells at which time, by its own
+// clock, it accepted the probe's connection. clock returns nil if the list can't be read.
 func (x *examination) clock(ctx context.Context, v *Server, p *session.Probe) *Offset {
 	answer, err := session.FourLetter(ctx, x.Session, v.Addr, "cons")
 	if err != nil {
@@ -96,7 +97,7 @@ func (x *examination) clock(ctx context.Context, v *Server, p *session.Probe) *O
 		if !strings.Contains(line, fmt.Sprintf("sid=0x%x,", uint64(p.ID))) {
 			continue
 		}
-		_, est, _ := strings.Cut(line, ",est=")
+		_, est, _ := strings.Cut(line, ",est=") // the time at which it was established
 		est, _, _ = strings.Cut(est, ",")
 		if ms, err := strconv.ParseInt(est, 10, 64); err == nil {
 			return offset(time.UnixMilli(ms), p.Sent, p.Answered)
@@ -106,14 +107,14 @@ func (x *examination) clock(ctx context.Context, v *Server, p *session.Probe) *O
 	return nil
 }
 
-// offset compares a clock that was read between two instants of ours. Clocks are read in
-// milliseconds.
+// offset returns how far a clock is ahead of ours. theirs is its time, in milliseconds, which was
+// read between the instants from and to by our clock.
 func offset(theirs, from, to time.Time) *Offset {
 	half := to.Sub(from) / 2
 	return &Offset{Ahead: theirs.Sub(from.Add(half).Round(0)), Error: half + time.Millisecond}
 }
 
-// errWord says why a four-letter word told nothing.
+// errWord returns why the answer to a four-letter word told nothing.
 func errWord(word, answer string) error {
 	switch {
 	case strings.Contains(answer, "is not executed because"):
@@ -126,47 +127,36 @@ func errWord(word, answer string) error {
 	return fmt.Errorf("can't read the answer to the four-letter word %s", word)
 }
 
-// Reasons for which a server refuses sessions, as it gives them itself.
+// Reasons that a server itself gives for refusing sessions.
 var (
 	errNoQuorum = errors.New("the server serves no requests: it has no quorum")
 	errReadOnly = errors.New("the server is read-only: it has no quorum, " +
 		"and serves only clients that ask for reads alone")
 )
 
+// unknown notes that something could not be found out, and why.
 func (v *Server) unknown(what string, why error) {
 	v.Unknown = append(v.Unknown, what+": "+said(why))
 }
 
-// words asks what only four-letter words tell, or the admin port. It returns errNoQuorum if they
-// say that there is none.
+// words asks for what only four-letter words tell, or the admin port: version, mode and tick. It
+// returns errNoQuorum if the server says that it has no quorum, and nil otherwise.
 func (x *examination) words(ctx context.Context, v *Server) (refusal error) {
-	srvr, err := session.FourLetter(ctx, x.Session, v.Addr, "srvr")
-	if err == nil {
-		v.Version, v.Mode = field(srvr, "Zookeeper version: "), field(srvr, "Mode: ")
-		if v.Version == "" {
-			err = errWord("srvr", srvr)
-		}
-	}
-	conf, confErr := session.FourLetter(ctx, x.Session, v.Addr, "conf")
-	if confErr == nil {
-		ms, parseErr := strconv.Atoi(field(conf, "tickTime="))
-		v.Tick = time.Duration(ms) * time.Millisecond
-		if parseErr != nil {
-			confErr = errWord("conf", conf)
-		}
-	}
-	if errors.Is(err, errNoQuorum) {
+	srvrErr := x.srvr(ctx, v)
+	confErr := x.conf(ctx, v)
+	if errors.Is(srvrErr, errNoQuorum) {
 		refusal = errNoQuorum
 	}
-	if (err != nil || confErr != nil) && x.AdminPort > 0 {
-		if adminErr := x.admin(ctx, v); adminErr != nil {
-			err, confErr = both(err, adminErr), both(confErr, adminErr)
+	if (srvrErr != nil || confErr != nil) && x.AdminPort > 0 {
+		adminErr := x.admin(ctx, v)
+		if adminErr == nil {
+			srvrErr, confErr = nil, nil
 		} else {
-			err, confErr = nil, nil
+			srvrErr, confErr = both(srvrErr, adminErr), both(confErr, adminErr)
 		}
 	}
-	if err != nil {
-		v.unknown("version and mode", err)
+	if srvrErr != nil {
+		v.unknown("version and mode", srvrErr)
 	}
 	if confErr != nil {
 		v.unknown("tick", confErr)
@@ -176,8 +166,37 @@ func (x *examination) words(ctx context.Context, v *Server) (refusal error) {
 	return refusal
 }
 
-// readOnly returns errReadOnly if the server says that it is read-only (readonlymode.enabled). If
-// its mode is unknown, it is asked by isro, the one word that such a server always allows.
+// srvr reads the version and the mode from the answer to the four-letter word srvr.
+func (x *examination) srvr(ctx context.Context, v *Server) error {
+	answer, err := session.FourLetter(ctx, x.Session, v.Addr, "srvr")
+	if err != nil {
+		return err
+	}
+	v.Version = field(answer, "Zookeeper version: ")
+	v.Mode = field(answer, "Mode: ")
+	if v.Version == "" {
+		return errWord("srvr", answer)
+	}
+	return nil
+}
+
+// conf reads the tick from the answer to the four-letter word conf.
+func (x *examination) conf(ctx context.Context, v *Server) error {
+	answer, err := session.FourLetter(ctx, x.Session, v.Addr, "conf")
+	if err != nil {
+		return err
+	}
+	ms, err := strconv.Atoi(field(answer, "tickTime="))
+	v.Tick = time.Duration(ms) * time.Millisecond
+	if err != nil {
+		return errWord("conf", answer)
+	}
+	return nil
+}
+
+// readOnly returns errReadOnly if the server says that it is read-only (readonlymode.enabled), and
+// nil otherwise. If its mode is unknown, readOnly asks it by isro, the only four-letter word that
+// such a server always allows.
 func (x *examination) readOnly(ctx context.Context, v *Server) error {
 	const mode = "read-only"
 	if v.Mode == "" {
@@ -186,13 +205,14 @@ func (x *examination) readOnly(ctx context.Context, v *Server) error {
 			v.Mode = mode
 		}
 	}
-	if v.Mode != mode {
-		return nil
+	if v.Mode == mode {
+		return errReadOnly
 	}
-	return errReadOnly
+	return nil
 }
 
-// both says why neither way told something; nil when the first did.
+// both returns why neither the four-letter word nor the admin port told something. It returns nil
+// if the word did.
 func both(word, admin error) error {
 	if word == nil {
 		return nil
@@ -223,7 +243,7 @@ func (x *examination) speed(ctx context.Context, v *Server) error {
 	}
 	v.Read = time.Since(began)
 	began = time.Now()
-	// Through the leader, and without effect: what does not exist is deleted.
+	// The leader carries out the deletion. It has no effect, since the znode does not exist.
 	if err := s.Delete(ctx, missing(began), -1); err != nil && !answered(err) {
 		return err
 	}
@@ -231,7 +251,7 @@ func (x *examination) speed(ctx context.Context, v *Server) error {
 	return nil
 }
 
-// missing names a znode that nobody has.
+// missing returns the path of a znode that does not exist.
 func missing(now time.Time) string { return fmt.Sprintf("/zklock-doctor-%x", now.UnixNano()) }
 
 // answered reports whether err is a server's verdict on an operation that it understood.
@@ -239,7 +259,7 @@ func answered(err error) bool {
 	return errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth)
 }
 
-// open opens a session with one server. Its lease is of no interest, so any tick will do.
+// open opens a session with one server. Nothing uses its lease, so any tick will do.
 func (x *examination) open(ctx context.Context, addr string) (*session.Session, error) {
 	conf := x.Session
 	conf.TickTime, conf.Logger, conf.OnState = time.Millisecond, nil, nil
