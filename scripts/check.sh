@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 STATICCHECK=honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOCOGNIT=github.com/uudashr/gocognit/cmd/gocognit@v1.3.0
 
 root=$PWD
 
@@ -47,6 +48,9 @@ trap 'rm -rf "$bin"' EXIT
 GOBIN=$bin go install "$STATICCHECK"
 GOFLAGS="$GOFLAGS -race" "$bin/staticcheck" "${all[@]}" || failed=1
 "$bin/staticcheck" "${unraced[@]}" || failed=1
+say "cognitive complexity at most 20, outside tests ($GOCOGNIT)"
+GOBIN=$bin go install "$GOCOGNIT"
+"$bin/gocognit" -over 20 -ignore '_test\.go$|^tests/|^examples/' . || failed=1
 say go mod tidy -diff
 in_modules tidy || failed=1
 exit "$failed"

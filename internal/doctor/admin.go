@@ -30,11 +30,11 @@ func (x *examination) admin(ctx context.Context, v *Server) error {
 	if err != nil {
 		return err
 	}
-	v.Version, v.Mode = stats.Version, stats.Server.State
-	v.Tick = time.Duration(conf.Tick) * time.Millisecond
-	if v.Version == "" || v.Tick <= 0 {
+	tick := time.Duration(conf.Tick) * time.Millisecond
+	if stats.Version == "" || tick <= 0 {
 		return errors.New("the admin port tells neither version nor tick: another service's?")
 	}
+	v.Version, v.Mode, v.Tick = stats.Version, stats.Server.State, tick
 	return nil
 }
 
