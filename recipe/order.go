@@ -419,9 +419,10 @@ func (o order) sorted(all []contender) []*contender {
 // compare compares by number and then by czxid, or by czxid and then by number if the order is
 // late. Names come last: so the order in which contenders are listed has no effect.
 func (o order) compare(a, b *contender) int {
-	first, second := cmp.Compare(a.Number, b.Number), cmp.Compare(a.czxid, b.czxid)
-	if o.late {
-		first, second = second, first
+	byNumber := cmp.Compare(a.Number, b.Number)
+	if byNumber != 0 && !o.late {
+		return byNumber
 	}
-	return cmp.Or(first, second, cmp.Compare(a.name, b.name))
+	byCzxid := cmp.Compare(a.czxid, b.czxid)
+	return cmp.Or(byCzxid, byNumber, cmp.Compare(a.name, b.name))
 }
