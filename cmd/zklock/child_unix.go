@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child is the command: the first process of a process group of its own.
+// child is the command. It is the first process of its own process group.
 type child struct {
 	pgid    int
 	changes chan change // the first process stopped or ended; closed when the whole group is gone

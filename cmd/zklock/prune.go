@@ -176,7 +176,7 @@ func (p *pruner) find(ctx context.Context, s *session.Session, now time.Time) er
 func (p *pruner) visit(
 	ctx context.Context, s *session.Session, dirs []string, now time.Time,
 ) ([]string, error) {
-	var next []string
+	var next []string // guarded by p.mu
 	err := each(dirs, func(_ int, dir string) error {
 		bounded, cancel := context.WithTimeout(ctx, p.patience)
 		defer cancel()
@@ -225,8 +225,8 @@ func directories(dir string, names []string) []string {
 }
 
 // unused reports whether a znode is an empty lock directory that is old enough. Containers and
-// znodes with a time to live are none, since the ensemble removes those by itself. They have an
-// owner that is not zero, as ephemeral znodes have.
+// znodes with a time to live do not count, since the ensemble removes those by itself. Like
+// ephemeral znodes, they have an owner that is not zero.
 func (p *pruner) unused(stat zk.Stat, now time.Time) bool {
 	isEmpty := stat.NumChildren == 0 && stat.DataLength == 0
 	hadChildren := stat.Cversion != 0

@@ -120,6 +120,7 @@ func (a *app) busyFlag(cmd *cobra.Command) {
 		"exit `code` for a lock that is busy, 0 to 255")
 }
 
+// root returns the command zklock with all its subcommands.
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "zklock",
@@ -159,7 +160,16 @@ A command that it runs under a lock is stopped before another client can have th
 		"(its exit code tells), no place in line while waiting")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false,
 		"log sessions, losses and retries to standard error")
-	root.AddCommand(
+	root.AddCommand(a.commands()...)
+	root.AddCommand(topics()...)
+	root.InitDefaultHelpCmd()
+	helpCommand(root)
+	completeFiles(root)
+	return root
+}
+
+func (a *app) commands() []*cobra.Command {
+	return []*cobra.Command{
 		a.runCommand(),
 		a.electCommand(),
 		a.holdCommand(),
@@ -173,12 +183,7 @@ A command that it runs under a lock is stopped before another client can have th
 		a.doctorCommand(),
 		a.serveCommand(),
 		a.versionCommand(),
-	)
-	root.AddCommand(topics()...)
-	root.InitDefaultHelpCmd()
-	helpCommand(root)
-	completeFiles(root)
-	return root
+	}
 }
 
 // Groups of the list of commands.
