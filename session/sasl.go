@@ -74,12 +74,15 @@ func (r *digestRun) answer(challenge []byte) ([]byte, error) {
 		return nil, errors.New("the server's challenge has no nonce")
 	case said["algorithm"] != "md5-sess":
 		return nil, errors.New("the server's challenge is not of the algorithm md5-sess")
-	case said["qop"] != "" && !strings.Contains(","+strings.ReplaceAll(said["qop"], " ", "")+",", ",auth,"):
-		return nil, fmt.Errorf("the server wants protection %q: only auth is spoken here", said["qop"])
+	case said["qop"] != "" &&
+		!strings.Contains(","+strings.ReplaceAll(said["qop"], " ", "")+",", ",auth,"):
+		return nil,
+			fmt.Errorf("the server wants protection %q: only auth is spoken here", said["qop"])
 	}
 	realm, nonce, cnonce := said["realm"], said["nonce"], rand.Text()
 	utf8 := said["charset"] == "utf-8"
-	secret := md5.Sum([]byte(latin(r.user, utf8) + ":" + latin(realm, utf8) + ":" + latin(r.password, utf8)))
+	secret := md5.Sum([]byte(latin(r.user, utf8) + ":" + latin(realm, utf8) + ":" +
+		latin(r.password, utf8)))
 	session := hexSum(string(secret[:]) + ":" + nonce + ":" + cnonce)
 	proof := func(a2 string) string {
 		return hexSum(session + ":" + nonce + ":00000001:" + cnonce + ":auth:" + hexSum(a2))
@@ -89,8 +92,10 @@ func (r *digestRun) answer(challenge []byte) ([]byte, error) {
 	if utf8 {
 		b.WriteString("charset=utf-8,")
 	}
-	fmt.Fprintf(&b, `username=%s,realm=%s,nonce=%s,nc=00000001,cnonce="%s",digest-uri="%s",maxbuf=65536,response=%s,qop=auth`,
-		quoted(r.user), quoted(realm), quoted(nonce), cnonce, digestURI, proof("AUTHENTICATE:"+digestURI))
+	fmt.Fprintf(&b,
+		`username=%s,realm=%s,nonce=%s,nc=00000001,cnonce="%s",digest-uri="%s",maxbuf=65536,response=%s,qop=auth`,
+		quoted(r.user), quoted(realm), quoted(nonce), cnonce, digestURI, proof("AUTHENTICATE:"+
+			digestURI))
 	return []byte(b.String()), nil
 }
 
@@ -125,7 +130,8 @@ func directives(b []byte) (map[string]string, error) {
 		if m == nil {
 			return nil, errors.New("the server's challenge can't be read")
 		}
-		value := regexp.MustCompile(`(?s)\\(.)`).ReplaceAllString(m[2], "$1") + strings.TrimSpace(m[3])
+		value := regexp.MustCompile(`(?s)\\(.)`).ReplaceAllString(m[2],
+			"$1") + strings.TrimSpace(m[3])
 		if name := strings.ToLower(strings.TrimSpace(m[1])); found[name] == "" {
 			found[name] = value
 		}

@@ -113,7 +113,8 @@ const (
 
 // String returns the state's name in lower case.
 func (s State) String() string {
-	names := [...]string{Connecting: "connecting", Connected: "connected", Disconnected: "disconnected", Over: "over"}
+	names := [...]string{Connecting: "connecting", Connected: "connected",
+		Disconnected: "disconnected", Over: "over"}
 	if s >= 0 && int(s) < len(names) {
 		return names[s]
 	}

@@ -75,7 +75,8 @@ func (c *Client) newHold(t ticket, w *waiting, o lockOptions, work *work) *Hold 
 	h.tellAcquired(a.info, w.since, 0)
 	a.mu.Lock() // a timer may fire before its field is set
 	if a.limit > 0 {
-		a.maxHold = time.AfterFunc(time.Until(a.since.Add(a.limit)), a.expire) // a hook may have taken time
+		// a hook may have taken time
+		a.maxHold = time.AfterFunc(time.Until(a.since.Add(a.limit)), a.expire)
 	}
 	a.mu.Unlock()
 	t.Guard(a.endLost)
@@ -223,7 +224,8 @@ func (a *acquisition) end(as phase, cause error) bool {
 	}
 	a.phase, a.cause = as, cause
 	for _, h := range a.holds {
-		h.cancel(cause) // under mu: a caller that finds the acquisition ended finds the contexts ended too
+		// under mu: a caller that finds the acquisition ended finds the contexts ended too
+		h.cancel(cause)
 	}
 	// A loss may leave znodes behind: then the timer goes on, to give them up when WithMaxHold's
 	// time is over.

@@ -21,7 +21,9 @@ var stops = map[string]struct {
 	stop func(s *locktest.Sim, c *locktest.Client, cancel context.CancelFunc)
 	says error
 }{
-	"ctx": {func(_ *locktest.Sim, _ *locktest.Client, cancel context.CancelFunc) { cancel() }, context.Canceled},
+	"ctx": {func(_ *locktest.Sim, _ *locktest.Client, cancel context.CancelFunc) {
+		cancel()
+	}, context.Canceled},
 	"client": {func(s *locktest.Sim, c *locktest.Client, _ context.CancelFunc) {
 		require.NoError(s, c.Close())
 	}, zklock.ErrClosed},
@@ -42,19 +44,22 @@ var stops = map[string]struct {
 	}, context.Canceled},
 }
 
-// Scenario 81: a call is stopped at each moment at which it looks whether to go on. If the server had refused it before, the
-// refusal is its error; otherwise the end is.
+// Scenario 81: a call is stopped at each moment at which it looks whether to go on. If the server
+// had refused it before, the refusal is its error; otherwise the end is.
 func TestARefusalDecidesWhateverEndsBeforeTheCallLooks(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer fault.Fault // is the refusal, or comes with it
 		call   func(*zklock.Mutex, context.Context) (context.Context, *zklock.Hold, error)
 		want   error
 	}{
-		"refused": {fault.Answer(fault.CodeNoAuth).Op(fault.OpCreate, fault.OpCreate2), (*zklock.Mutex).Lock, zk.ErrNoAuth},
-		"busy":    {fault.Delay(0).Op(fault.OpGetChildren2), (*zklock.Mutex).TryLock, zklock.ErrBusy},
+		"refused": {fault.Answer(fault.CodeNoAuth).Op(fault.OpCreate, fault.OpCreate2),
+			(*zklock.Mutex).Lock, zk.ErrNoAuth},
+		"busy": {fault.Delay(0).Op(fault.OpGetChildren2), (*zklock.Mutex).TryLock,
+			zklock.ErrBusy},
 	} {
 		for what, end := range stops {
-			for kind, opts := range map[string][]zklock.LockOption{"": nil, ", handed on": {zklock.WithLocalHandoff()}} {
+			for kind, opts := range map[string][]zklock.LockOption{"": nil,
+				", handed on": {zklock.WithLocalHandoff()}} {
 				t.Run(name+", "+what+kind, func(t *testing.T) {
 					for at, reached := int32(1), true; reached; at++ {
 						locktest.Simulate(t, func(s *locktest.Sim) {
@@ -78,7 +83,8 @@ func TestARefusalDecidesWhateverEndsBeforeTheCallLooks(t *testing.T) {
 							case answered:
 								require.ErrorIs(s, err, c.want, "%d", at)
 								require.Equal(s, ended, time.Now(), "%d: it is not asked again", at)
-								require.True(s, end.says == nil || !errors.Is(err, end.says), "%d: %v", at, err)
+								require.True(s, end.says == nil || !errors.Is(err, end.says),
+									"%d: %v", at, err)
 							case end.says != nil:
 								require.ErrorIs(s, err, end.says, "%d", at)
 							}
@@ -119,14 +125,17 @@ func TestACampaignThatItsContextStopsSaysSo(t *testing.T) {
 			ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 			defer cancel()
 			looks := locktest.EndAt(ctx, at, cancel)
-			err := c.Election(dir).Run(looks, nil, func(context.Context, *zklock.Hold) error { return nil })
+			err := c.Election(dir).Run(looks, nil, func(context.Context, *zklock.Hold) error {
+				return nil
+			})
 			require.ErrorIs(s, err, looks.Err(), "%d", at)
 			reached = errors.Is(err, context.Canceled)
 		})
 	}
 }
 
-// WithMaxWait's time is over, and then the call's own context ends, before the call looks for either.
+// WithMaxWait's time is over, and then the call's own context ends, before the call looks for
+// either.
 func TestAWaitWhoseTimeIsOverIsBusyAlthoughItsContextEnds(t *testing.T) {
 	for at, reached := int32(1), true; reached; at++ {
 		locktest.Simulate(t, func(s *locktest.Sim) {
@@ -159,7 +168,8 @@ func TestADialThatItsContextStopsSaysSo(t *testing.T) {
 					want = context.Canceled
 				}
 			})
-			_, err := zklock.Dial(looks, srv.Addr(), zklock.WithDialer(srv.Dial), zklock.WithoutLog())
+			_, err := zklock.Dial(looks, srv.Addr(), zklock.WithDialer(srv.Dial),
+				zklock.WithoutLog())
 			reached = looks.Reached()
 			require.ErrorIs(t, err, want, "%d", at)
 		})
@@ -172,7 +182,8 @@ func TestARefusalEndsObservingAlthoughTheSessionEnds(t *testing.T) {
 		locktest.Simulate(t, func(s *locktest.Sim) {
 			dir, c := s.Dir("/e"), s.Client()
 			over := c.Current()
-			in := s.Server.Inject(fault.Answer(fault.CodeNoAuth).Op(fault.OpGetChildren2).Session(over.ID()))
+			in := s.Server.Inject(
+				fault.Answer(fault.CodeNoAuth).Op(fault.OpGetChildren2).Session(over.ID()))
 			ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 			defer cancel()
 			want := zk.ErrNoAuth
@@ -192,7 +203,8 @@ func TestARefusalEndsObservingAlthoughTheSessionEnds(t *testing.T) {
 	}
 }
 
-// The session ends, and with it the context of the call, at the moment at which the Client has found the session established.
+// The session ends, and with it the context of the call, at the moment at which the Client has
+// found the session established.
 func TestAClientReturnsItsSessionOrAnErrorAsBothEnd(t *testing.T) {
 	for range 10 {
 		srv := zktest.Run(t, zktest.WithoutListener())
@@ -210,8 +222,8 @@ func TestAClientReturnsItsSessionOrAnErrorAsBothEnd(t *testing.T) {
 	}
 }
 
-// The reply to the write of the record is lost, and there is no connection until ctx ends. The run is recorded, so no client
-// will ever make it. The error must not say only that it was not run.
+// The reply to the write of the record is lost, and there is no connection until ctx ends. The run
+// is recorded, so no client will ever make it. The error must not say only that it was not run.
 func TestAnAtMostOnceRunThatMayBeRecordedSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()

@@ -19,7 +19,8 @@ var triesAt = map[string]func(c *locktest.Client, dir string) (hold, try locktes
 		return c.Mutex(dir, zklock.WithOwner("billing")).Lock, c.Mutex(dir).TryLock
 	},
 	"no wait": func(c *locktest.Client, dir string) (hold, try locktest.Acquire) {
-		return c.Mutex(dir, zklock.WithOwner("billing")).Lock, c.Mutex(dir, zklock.WithMaxWait(0)).Lock
+		return c.Mutex(dir, zklock.WithOwner("billing")).Lock,
+			c.Mutex(dir, zklock.WithMaxWait(0)).Lock
 	},
 	"write lock": func(c *locktest.Client, dir string) (hold, try locktest.Acquire) {
 		return c.RWMutex(dir, zklock.WithOwner("billing")).RLock, c.RWMutex(dir).TryLock
@@ -34,7 +35,8 @@ var triesAt = map[string]func(c *locktest.Client, dir string) (hold, try locktes
 			}
 	},
 	"several paths": func(c *locktest.Client, dir string) (hold, try locktest.Acquire) {
-		return c.Mutex(dir, zklock.WithOwner("billing")).Lock, c.MultiLock([]string{"/free", dir}).TryLock
+		return c.Mutex(dir, zklock.WithOwner("billing")).Lock,
+			c.MultiLock([]string{"/free", dir}).TryLock
 	},
 }
 
@@ -74,7 +76,8 @@ func TestACallThatDoesNotWaitIsNotKeptByTheHoldersName(t *testing.T) {
 	})
 }
 
-// A call that waits behind a hold of its own client says so in its error. It finds that out by the names, without a request.
+// A call that waits behind a hold of its own client says so in its error. It finds that out by the
+// names, without a request.
 func TestAWaitBehindAHoldOfTheSameClientSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -88,7 +91,8 @@ func TestAWaitBehindAHoldOfTheSameClientSaysSo(t *testing.T) {
 		var busy *zklock.BusyError
 		require.ErrorAs(s, err, &busy)
 		require.Equal(s, h.Node(), busy.Node)
-		_, _, err = s.Client().Mutex("/l", zklock.WithMaxWait(100*time.Millisecond)).Lock(s.Context())
+		_, _, err = s.Client().Mutex("/l",
+			zklock.WithMaxWait(100*time.Millisecond)).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.NotContains(s, err.Error(), "(this process)", "another client's")
 	})

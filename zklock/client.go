@@ -33,8 +33,10 @@ type Client struct {
 	use   inUse       // what Status shows
 	local localQueues // of WithLocalHandoff
 
-	ends sync.WaitGroup // what Close waits for: acquisitions that have not ended, and goroutines of spawn
-	mu   sync.Mutex     // held to cancel ctx, and to add to ends before that: afterwards Close may be waiting for ends
+	// what Close waits for: acquisitions that have not ended, and goroutines of spawn
+	ends sync.WaitGroup
+	// held to cancel ctx, and to add to ends before that: afterwards Close may be waiting for ends
+	mu sync.Mutex
 }
 
 // Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists.
@@ -149,7 +151,8 @@ func (o ownZnodes) noteMode(mode session.Mode) {
 
 // String returns the connect string, which has no credentials, and the state of the session.
 func (c *Client) String() string {
-	return "client of " + text.Foreign(c.connect) + " (" + c.present.Load().session.State().String() + ")"
+	return "client of " + text.Foreign(c.connect) + " (" +
+		c.present.Load().session.State().String() + ")"
 }
 
 // spawn runs fn in a goroutine that Close joins; fn must end soon after the Client was closed. If

@@ -31,7 +31,8 @@ func TestTheClientsSessionIsForTheProgramsOwnReadsAndWrites(t *testing.T) {
 		node, there := srv.Node(h.Node())
 		require.True(t, there)
 		require.Equal(t, s.ID(), node.Stat.EphemeralOwner, "the session that the locks live in")
-		_, err = s.Create(locktest.Soon(t), "/own", []byte("x"), session.Ephemeral, session.WorldACL())
+		_, err = s.Create(locktest.Soon(t), "/own", []byte("x"), session.Ephemeral,
+			session.WorldACL())
 		require.NoError(t, err)
 		data, _, err := s.Get(locktest.Soon(t), "/own")
 		require.NoError(t, err)
@@ -57,7 +58,8 @@ func TestAHoldTellsWhatItIs(t *testing.T) {
 		require.True(t, h.SafeUntil().After(before.Add(5*time.Second)))
 		until := h.SafeUntil()
 		time.Sleep(time.Minute)
-		require.True(t, h.SafeUntil().After(until.Add(50*time.Second)), "it moves on with each heartbeat")
+		require.True(t, h.SafeUntil().After(until.Add(50*time.Second)),
+			"it moves on with each heartbeat")
 		require.NoError(t, h.Check(locktest.Soon(t)))
 		inner, ok := zklock.HoldFrom(h.Context(), "/a/b")
 		require.True(t, ok)
@@ -76,7 +78,8 @@ func TestAHoldTellsWhatItIs(t *testing.T) {
 	})
 }
 
-// shortLived is a connection that breaks right after the handshake, when the deadline for that is cleared.
+// shortLived is a connection that breaks right after the handshake, when the deadline for that is
+// cleared.
 type shortLived struct{ net.Conn }
 
 func (c shortLived) SetDeadline(t time.Time) error {
@@ -86,22 +89,23 @@ func (c shortLived) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// The first connection breaks right after the handshake, and the ensemble ends the session before the client has reconnected. Dial
-// goes on until there is a session, or ctx ends.
+// The first connection breaks right after the handshake, and the ensemble ends the session before
+// the client has reconnected. Dial goes on until there is a session, or ctx ends.
 func TestDialOutlivesASessionThatEndsBeforeItIsHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
 		var dials atomic.Int32
-		c, err := zklock.Dial(t.Context(), srv.Addr(), zklock.WithDialer(func(n, a string, d time.Duration) (net.Conn, error) {
-			conn, err := srv.Dial(n, a, d)
-			if err == nil && dials.Add(1) == 1 {
-				return shortLived{conn}, nil
-			}
-			for _, s := range srv.Sessions() {
-				_ = srv.Expire(s.ID) // gone by itself, perhaps
-			}
-			return conn, err
-		}))
+		c, err := zklock.Dial(t.Context(), srv.Addr(),
+			zklock.WithDialer(func(n, a string, d time.Duration) (net.Conn, error) {
+				conn, err := srv.Dial(n, a, d)
+				if err == nil && dials.Add(1) == 1 {
+					return shortLived{conn}, nil
+				}
+				for _, s := range srv.Sessions() {
+					_ = srv.Expire(s.ID) // gone by itself, perhaps
+				}
+				return conn, err
+			}))
 		require.NoError(t, err)
 		_, h, err := c.Mutex("/locks/a").Lock(t.Context())
 		require.NoError(t, err)
@@ -110,7 +114,8 @@ func TestDialOutlivesASessionThatEndsBeforeItIsHeardOf(t *testing.T) {
 	})
 }
 
-// A server that enforces authentication answers the handshake of each session, and refuses its first request.
+// A server that enforces authentication answers the handshake of each session, and refuses its
+// first request.
 func TestALockWhereAuthenticationIsEnforcedSaysSoAtOnce(t *testing.T) {
 	srv := zktest.Run(t)
 	c := locktest.Dial(t, srv)
@@ -130,15 +135,17 @@ func TestALockWhereAuthenticationIsEnforcedSaysSoAtOnce(t *testing.T) {
 	}
 }
 
-// Scenario 56: writes take from a twentieth to more than a third of the timeout, on every server. Locks are still acquired,
-// held and handed over.
+// Scenario 56: writes take from a twentieth to more than a third of the timeout, on every server.
+// Locks are still acquired, held and handed over.
 func TestScenarioLocksWorkWhileWritesAreSlow(t *testing.T) {
-	for _, slow := range []time.Duration{500, 1150, 1250, 1500, 1800, 2000, 2600, 3000, 3300, 3700} {
+	for _, slow := range []time.Duration{500, 1150, 1250, 1500, 1800, 2000, 2600, 3000, 3300,
+		3700} {
 		slow *= time.Millisecond
 		t.Run(slow.String(), func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				a, b := s.Client(), s.Client()
-				s.Server.Inject(fault.DelayReply(slow).Op(fault.OpCreate, fault.OpDelete, fault.OpSetData, fault.OpMulti, fault.OpSync))
+				s.Server.Inject(fault.DelayReply(slow).Op(fault.OpCreate, fault.OpDelete,
+					fault.OpSetData, fault.OpMulti, fault.OpSync))
 				for range 5 {
 					for _, c := range []*locktest.Client{a, b} {
 						ctx, cancel := context.WithTimeout(s.Context(), 2*time.Minute)
@@ -157,8 +164,8 @@ func TestScenarioLocksWorkWhileWritesAreSlow(t *testing.T) {
 	}
 }
 
-// Scenarios 51 and 52: a directory whose list is too long to read fails its own lock, and not the client's other locks; the same
-// for a transaction that is too long for a server.
+// Scenarios 51 and 52: a directory whose list is too long to read fails its own lock, and not the
+// client's other locks; the same for a transaction that is too long for a server.
 func TestALockThatIsTooLargeForARequestFailsAlone(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -170,7 +177,9 @@ func TestALockThatIsTooLargeForARequestFailsAlone(t *testing.T) {
 			name[i] = 'n'
 		}
 		for i := range 40 {
-			require.NoError(s, s.Server.Create("/locks/long/"+string(rune('a'+i%26))+string(rune('a'+i/26))+string(name), nil))
+			require.NoError(s,
+				s.Server.Create("/locks/long/"+
+					string(rune('a'+i%26))+string(rune('a'+i/26))+string(name), nil))
 		}
 		connects := s.Server.Requests()[fault.OpConnect]
 		_, _, err = c.Mutex("/locks/long").Lock(s.Context())
@@ -198,8 +207,8 @@ func TestALockThatIsTooLargeForARequestFailsAlone(t *testing.T) {
 	})
 }
 
-// A call whose context ends at the moment at which the session's first connection opens and breaks gets a session or
-// an error.
+// A call whose context ends at the moment at which the session's first connection opens and breaks
+// gets a session or an error.
 func TestACallThatEndsAsTheFirstConnectionBreaksDoesNotPanic(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		for range 100 {

@@ -57,7 +57,8 @@ func TestTheCostsAreThoseOfTheTable(t *testing.T) {
 	require.Equal(t, string(want), got.String())
 }
 
-// scenes are what is measured: play calls meter.cost after each step of c. other is another client, whose requests don't count.
+// scenes are what is measured: play calls meter.cost after each step of c. other is another client,
+// whose requests don't count.
 var scenes = []struct {
 	name string
 	play func(m *meter, c, other *zklock.Client)
@@ -268,8 +269,10 @@ var scenes = []struct {
 	{"A job", func(m *meter, c, _ *zklock.Client) {
 		j := c.Job("/j")
 		m.skip()
-		for i, step := range []string{"Once, the first key of all", "Once, a second key", "Once, a key that is done"} {
-			_, err := j.Once(m.Context(), fmt.Sprintf("key-%d", min(i, 1)), func(context.Context) error { return nil })
+		for i, step := range []string{"Once, the first key of all", "Once, a second key",
+			"Once, a key that is done"} {
+			_, err := j.Once(m.Context(), fmt.Sprintf("key-%d", min(i, 1)),
+				func(context.Context) error { return nil })
 			require.NoError(m, err)
 			m.cost(step)
 		}
@@ -316,7 +319,8 @@ type tally struct {
 func (m *meter) cost(step string) {
 	t := m.skip()
 	requests := strings.TrimPrefix(fmt.Sprint(t.requests), "map") // by name
-	fmt.Fprintf(m.out, "\t%-38s %d writes, %d reads, %d events, %d bytes: %s\n", step, t.writes, t.reads, t.events, t.bytes, requests)
+	fmt.Fprintf(m.out, "\t%-38s %d writes, %d reads, %d events, %d bytes: %s\n", step, t.writes,
+		t.reads, t.events, t.bytes, requests)
 }
 
 // skip begins a step, and returns what came before it.
@@ -374,7 +378,8 @@ func (m *meter) request(frame []byte) {
 	defer m.mu.Unlock()
 	m.bytes += length(frame)
 	switch op {
-	case fault.OpConnect, fault.OpCloseSession, fault.OpCreate, fault.OpCreate2, fault.OpCreateContainer, fault.OpDelete,
+	case fault.OpConnect, fault.OpCloseSession, fault.OpCreate, fault.OpCreate2,
+		fault.OpCreateContainer, fault.OpDelete,
 		fault.OpSetData, fault.OpMulti:
 		m.writes++
 	default:

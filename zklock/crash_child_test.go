@@ -33,9 +33,10 @@ const childEnv = "ZKLOCK_TEST_CHILD"
 
 // The parts.
 const (
-	childLeads  = "leads"  // campaigns instead, and does nothing when it leads
-	childHolds  = "holds"  // then does nothing
-	childLooks  = "looks"  // checks its context at every tick of a clock; after a stop it tries to write
+	childLeads = "leads" // campaigns instead, and does nothing when it leads
+	childHolds = "holds" // then does nothing
+	// checks its context at every tick of a clock; after a stop it tries to write
+	childLooks  = "looks"
 	childWrites = "writes" // under the lock, one Multi after the other
 	childLoops  = "loops"  // loops over items, inside Do, until the context has ended
 )
@@ -96,7 +97,8 @@ func childPlay(role string, say func(childWord) error) (w childWord, err error) 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
 	defer cancel()
-	c, err := zklock.Dial(ctx, o.Connect, zklock.WithoutLog(), zklock.WithSessionTimeout(o.Timeout), zklock.WithTickTime(o.Tick))
+	c, err := zklock.Dial(ctx, o.Connect, zklock.WithoutLog(), zklock.WithSessionTimeout(o.Timeout),
+		zklock.WithTickTime(o.Tick))
 	if err != nil {
 		return w, err
 	}
@@ -127,7 +129,9 @@ func childPlay(role string, say func(childWord) error) (w childWord, err error) 
 }
 
 // childLead reports when it is about to campaign. It ends when its term is lost.
-func childLead(ctx context.Context, c *zklock.Client, o childOrders, say func(childWord) error) (w childWord, err error) {
+func childLead(
+	ctx context.Context, c *zklock.Client, o childOrders, say func(childWord) error,
+) (w childWord, err error) {
 	if err := say(w); err != nil {
 		return w, err
 	}
@@ -182,7 +186,9 @@ func childWrite(o childOrders, h *zklock.Hold) (w childWord) {
 
 // childLoop is the usual worker loop, in two variants: one checks Err, one selects on Done. An
 // item takes a millisecond.
-func childLoop(ctx context.Context, c *zklock.Client, o childOrders, say func(childWord) error) (w childWord, err error) {
+func childLoop(
+	ctx context.Context, c *zklock.Client, o childOrders, say func(childWord) error,
+) (w childWord, err error) {
 	var both sync.WaitGroup
 	var stopped, items [2]atomic.Int64
 	err = c.Mutex(o.Path).Do(ctx, func(ctx context.Context) error {
@@ -201,7 +207,8 @@ func childLoop(ctx context.Context, c *zklock.Client, o childOrders, say func(ch
 		for i := range more {
 			both.Go(func() {
 				for last := time.Now(); more[i](); time.Sleep(time.Millisecond) {
-					if now := time.Now(); now.Sub(last) > o.Timeout { // begun after the stop: before it there was another item
+					if now := time.Now(); now.Sub(last) > o.Timeout {
+						// begun after the stop: before it there was another item
 						stopped[i].Store(int64(now.Sub(last)))
 						items[i].Add(1)
 					} else {
@@ -281,7 +288,8 @@ func crashStart(tb testing.TB, role string, o childOrders) (*crashChild, error) 
 // report.
 func (c *crashChild) Listen() (w childWord, err error) {
 	if !c.words.Scan() {
-		return w, fmt.Errorf("the child is gone: %w", errors.Join(io.ErrUnexpectedEOF, c.words.Err()))
+		return w,
+			fmt.Errorf("the child is gone: %w", errors.Join(io.ErrUnexpectedEOF, c.words.Err()))
 	}
 	if err = json.Unmarshal(c.words.Bytes(), &w); err == nil && w.Err != "" {
 		err = errors.New(w.Err)

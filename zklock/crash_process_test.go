@@ -23,8 +23,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// The lock of a killed process becomes free when its session ends: within the session timeout, rounded up to a full tick; and a
-// follower's reports to the leader are up to half a tick late. That leaves half of the second tick for everything else.
+// The lock of a killed process becomes free when its session ends: within the session timeout,
+// rounded up to a full tick; and a follower's reports to the leader are up to half a tick late.
+// That leaves half of the second tick for everything else.
 func TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks(t *testing.T) {
 	const trials = 6
 	s := locktest.SiteBeside(t, 3)
@@ -37,7 +38,8 @@ func TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks(t *testing.T) {
 	for i := range trials {
 		all.Go(func() {
 			path := fmt.Sprint(dir, "/", i)
-			child, err := crashStart(t, childHolds, childOrders{Connect: s.Connect(), Path: path, Timeout: timeout, Tick: s.Tick})
+			child, err := crashStart(t, childHolds,
+				childOrders{Connect: s.Connect(), Path: path, Timeout: timeout, Tick: s.Tick})
 			if err == nil {
 				locktest.Pass(rand.N(timeout)) // at a random phase of heartbeats and ticks
 				took[i], err = crashKill(next, path, child)
@@ -52,7 +54,8 @@ func TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks(t *testing.T) {
 	slices.Sort(took)
 	stalled := stalls()
 	t.Logf("%d trials: %v to %v after the kill, at a timeout of %v and a tick of %v; this process was kept from running for up to %v",
-		trials, locktest.Millis(took[0]), locktest.Millis(took[trials-1]), timeout, s.Tick, locktest.Millis(stalled))
+		trials, locktest.Millis(took[0]), locktest.Millis(
+			took[trials-1]), timeout, s.Tick, locktest.Millis(stalled))
 	// A leader and a follower are involved, which a busy machine delays like this process.
 	require.Less(t, took[trials-1], timeout+2*s.Tick+3*stalled)
 }
@@ -70,7 +73,8 @@ func crashKill(next *zklock.Client, path string, holder *crashChild) (time.Durat
 		if err != nil {
 			return err
 		}
-		for names := []string(nil); len(names) < 2; { // until it is in line: a list takes a round trip, so this is no busy loop
+		for names := []string(nil); len(names) < 2; {
+			// until it is in line: a list takes a round trip, so this is no busy loop
 			if names, _, err = ses.List(ctx, path); err != nil {
 				return err
 			}
@@ -139,7 +143,8 @@ func healthyAfterKills(t *testing.T, s *locktest.Site, life time.Duration) {
 	stop()
 	loop.Wait()
 	locktest.Unlock(t, next)
-	t.Logf("%d more crashes; the healthy candidate led after %v, at a timeout of %v and a tick of %v",
+	t.Logf(
+		"%d more crashes; the healthy candidate led after %v, at a timeout of %v and a tick of %v",
 		len(crashes), locktest.Millis(took), timeout, s.Tick)
 	gone := timeout + 2*s.Tick
 	require.Less(t, took, 2*(gone+life+gone)+3*stalled)
@@ -160,7 +165,8 @@ func (p *stopped) requireLost(t *testing.T, ses *session.Session) {
 	t.Helper()
 	w, err := p.child.Listen()
 	require.NoError(t, err)
-	t.Logf("%s: stopped for %v; context ended %d ticks of %v later: %s; write: %s; writes that succeeded: %d",
+	t.Logf(
+		"%s: stopped for %v; context ended %d ticks of %v later: %s; write: %s; writes that succeeded: %d",
 		p.role, locktest.Millis(w.Stopped), w.Ticks, childClock, w.Cause, w.Refused, w.Written)
 	require.True(t, w.Lost, "cause %q, write %q", w.Cause, w.Refused)
 	require.LessOrEqual(t, w.Ticks, 1)
@@ -176,9 +182,10 @@ func (p *stopped) requireLost(t *testing.T, ses *session.Session) {
 	locktest.Unlock(t, p.hold)
 }
 
-// Scenario 20: a holder process is stopped for twice its session timeout. When it goes on it finds its context ended, at the
-// latest at the next tick of its clock, and its next guarded write is refused. Another client has held the lock meanwhile, and
-// no late write of the first holder is in the znode that both write to.
+// Scenario 20: a holder process is stopped for twice its session timeout. When it goes on it finds
+// its context ended, at the latest at the next tick of its clock, and its next guarded write is
+// refused. Another client has held the lock meanwhile, and no late write of the first holder is in
+// the znode that both write to.
 func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
 	s := locktest.SiteBeside(t, 3)
 	next := s.Client(t)
@@ -189,11 +196,12 @@ func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
 	}
 }
 
-// stopHolders is one trial. It returns false if a holder lost its lock before it was stopped, as happens on a machine that stands
-// still for longer than a lease.
+// stopHolders is one trial. It returns false if a holder lost its lock before it was stopped, as
+// happens on a machine that stands still for longer than a lease.
 func stopHolders(t *testing.T, s *locktest.Site, next *zklock.Client, ses *session.Session) bool {
 	dir, timeout := s.Path(t), s.ShortTimeout()
-	require.NoError(t, ses.CreateAll(locktest.Soon(t), dir, nil, session.Persistent, session.WorldACL()))
+	require.NoError(t,
+		ses.CreateAll(locktest.Soon(t), dir, nil, session.Persistent, session.WorldACL()))
 
 	parts := map[string]*stopped{}
 	for _, role := range []string{childLooks, childWrites} {
@@ -202,7 +210,9 @@ func stopHolders(t *testing.T, s *locktest.Site, next *zklock.Client, ses *sessi
 		_, err := ses.Create(locktest.Soon(t), p.data, nil, session.Persistent, session.WorldACL())
 		require.NoError(t, err)
 		path := dir + "/" + role
-		p.child, err = crashStart(t, role, childOrders{Connect: s.Connect(), Path: path, Data: p.data, Timeout: timeout, Tick: s.Tick})
+		p.child, err = crashStart(t, role,
+			childOrders{Connect: s.Connect(), Path: path, Data: p.data, Timeout: timeout,
+				Tick: s.Tick})
 		require.NoError(t, err)
 		p.wait = locktest.LockAside(t, next.Mutex(path))
 		ensemble.Until(t, locktest.Bound, "a contender behind the holder of "+path, func() error {
@@ -248,9 +258,10 @@ func stopHolders(t *testing.T, s *locktest.Site, next *zklock.Client, ses *sessi
 	return true
 }
 
-// Scenario 63: a process is stopped for longer than its session lasts, and another one has the lock when it goes on. Its
-// worker, a loop on ctx.Err() or on ctx.Done() inside Do, begins no further item. (The stop may come between the check and the
-// item, which no context can prevent; so a trial in which an item was begun is repeated.)
+// Scenario 63: a process is stopped for longer than its session lasts, and another one has the lock
+// when it goes on. Its worker, a loop on ctx.Err() or on ctx.Done() inside Do, begins no further
+// item. (The stop may come between the check and the item, which no context can prevent; so a trial
+// in which an item was begun is repeated.)
 func TestScenario63_AWorkerThatWasStoppedHandlesNothingAfterWaking(t *testing.T) {
 	const tick, timeout, workers, trials = 200 * time.Millisecond, time.Second, 4, 3
 	for trial := 1; ; trial++ {
@@ -258,7 +269,9 @@ func TestScenario63_AWorkerThatWasStoppedHandlesNothingAfterWaking(t *testing.T)
 		var all [workers]*crashChild
 		for i := range all {
 			var err error
-			all[i], err = crashStart(t, childLoops, childOrders{Connect: srv.Addr(), Path: fmt.Sprint("/locks/", i), Timeout: timeout, Tick: tick})
+			all[i], err = crashStart(t, childLoops,
+				childOrders{Connect: srv.Addr(), Path: fmt.Sprint("/locks/", i), Timeout: timeout,
+					Tick: tick})
 			require.NoError(t, err)
 		}
 		for _, child := range all {
@@ -281,6 +294,7 @@ func TestScenario63_AWorkerThatWasStoppedHandlesNothingAfterWaking(t *testing.T)
 		if begun == 0 {
 			return
 		}
-		require.Less(t, trial, trials, "%d items were begun after the stop, and some in every trial", begun)
+		require.Less(t, trial, trials,
+			"%d items were begun after the stop, and some in every trial", begun)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// The holder was told that its znode is gone, and asks who has deleted it; the answer is late. Another
-// process's client holds by now, so no call of this process may get the lock on that znode.
+// The holder was told that its znode is gone, and asks who has deleted it; the answer is late.
+// Another process's client holds by now, so no call of this process may get the lock on that znode.
 func TestNoTurnIsHandedOnWhileADeletionIsExplained(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		ours, theirs := locktest.Dial(t, srv), locktest.Dial(t, srv)
@@ -44,18 +44,20 @@ func TestNoTurnIsHandedOnWhileADeletionIsExplained(t *testing.T) {
 	})
 }
 
-// The session is ended by force while no server can be reached: work that ends just now has lost its
-// lock.
+// The session is ended by force while no server can be reached: work that ends just now has lost
+// its lock.
 func TestWorkThatEndsWhileADeletionIsExplainedHasLostItsLock(t *testing.T) {
 	for _, pause := range []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond} {
 		locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 			var away atomic.Bool
-			c := locktest.Dial(t, srv, zklock.WithDialer(func(network, addr string, limit time.Duration) (net.Conn, error) {
-				if away.Load() {
-					return nil, net.ErrClosed
-				}
-				return srv.Dial(network, addr, limit)
-			}))
+			c := locktest.Dial(t, srv,
+				zklock.WithDialer(func(network, addr string, limit time.Duration) (net.Conn,
+					error) {
+					if away.Load() {
+						return nil, net.ErrClosed
+					}
+					return srv.Dial(network, addr, limit)
+				}))
 			err := c.Mutex("/l").Do(t.Context(), func(context.Context) error {
 				time.Sleep(time.Second)
 				away.Store(true)

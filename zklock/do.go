@@ -5,7 +5,10 @@ import (
 	"errors"
 )
 
-func do(ctx context.Context, lock func(context.Context) (context.Context, *Hold, error), fn func(context.Context) error) error {
+func do(
+	ctx context.Context, lock func(context.Context) (context.Context, *Hold, error),
+	fn func(context.Context) error,
+) error {
 	needFunction(fn == nil)
 	_, h, err := lock(ctx)
 	if err != nil {

@@ -65,14 +65,16 @@ func TestMultiCommitsOnlyWhileTheLockIsHeld(t *testing.T) {
 		h := locktest.Lock(t, c.Mutex("/l"))
 		acl := session.WorldACL()
 		resps, err := h.Multi(locktest.Soon(t),
-			session.OpSet{Path: "/counter", Data: []byte("1"), Version: 0}, session.OpCreate{Path: "/made", ACL: acl})
+			session.OpSet{Path: "/counter", Data: []byte("1"),
+				Version: 0}, session.OpCreate{Path: "/made", ACL: acl})
 		require.NoError(t, err)
 		require.Len(t, resps, 2, "one for each operation, without the guard's")
 		require.EqualValues(t, 1, resps[0].Stat.Version)
 		require.Equal(t, "/made", resps[1].String)
 
 		resps, err = h.Multi(locktest.Soon(t),
-			session.OpCreate{Path: "/other", ACL: acl}, session.OpSet{Path: "/counter", Data: []byte("x"), Version: 0})
+			session.OpCreate{Path: "/other", ACL: acl}, session.OpSet{Path: "/counter",
+				Data: []byte("x"), Version: 0})
 		require.ErrorIs(t, err, zk.ErrBadVersion)
 		require.NotErrorIs(t, err, zklock.ErrLost)
 		require.Len(t, resps, 2)
@@ -93,7 +95,8 @@ func TestMultiCommitsOnlyWhileTheLockIsHeld(t *testing.T) {
 		require.Empty(t, resps)
 
 		require.NoError(t, srv.Delete(h.Node())) // not noticed yet
-		_, err = h.Multi(locktest.Soon(t), session.OpSet{Path: "/counter", Data: []byte("2"), Version: -1})
+		_, err = h.Multi(locktest.Soon(t),
+			session.OpSet{Path: "/counter", Data: []byte("2"), Version: -1})
 		require.ErrorIs(t, err, zklock.ErrLost)
 		require.ErrorIs(t, err, zklock.ErrNodeDeleted)
 		node, _ := srv.Node("/counter")
@@ -105,7 +108,9 @@ func TestMultiCommitsOnlyWhileTheLockIsHeld(t *testing.T) {
 // Tests of what the error of Do says about the work.
 
 // kindsOfDo are the calls that run a function under a lock.
-func kindsOfDo(c *locktest.Client, dirs []string) map[string]func(context.Context, func(context.Context) error) error {
+func kindsOfDo(
+	c *locktest.Client, dirs []string,
+) map[string]func(context.Context, func(context.Context) error) error {
 	return map[string]func(context.Context, func(context.Context) error) error{
 		"mutex":   c.Mutex(dirs[0]).Do,
 		"handoff": c.Mutex(dirs[0], zklock.WithLocalHandoff()).Do,
@@ -118,15 +123,16 @@ func kindsOfDo(c *locktest.Client, dirs []string) map[string]func(context.Contex
 	}
 }
 
-// Scenario 64: the work ends while the lock is held, and the release fails. The result is that of the work; it comes within
-// a tenth of the session timeout, or at once if no server is connected; and the lock is free as soon as the ensemble can be
-// reached.
+// Scenario 64: the work ends while the lock is held, and the release fails. The result is that of
+// the work; it comes within a tenth of the session timeout, or at once if no server is connected;
+// and the lock is free as soon as the ensemble can be reached.
 func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 	for name, k := range map[string]struct {
 		spoil  func(s *locktest.Sim, c *locktest.Client) (mend func())
 		within time.Duration
 	}{
-		"nothing goes wrong": {func(*locktest.Sim, *locktest.Client) func() { return func() {} }, 0},
+		"nothing goes wrong": {func(*locktest.Sim, *locktest.Client) func() { return func() {} },
+			0},
 		"the server is away": {func(s *locktest.Sim, _ *locktest.Client) func() {
 			s.Server.Leader().Down()
 			synctest.Wait()
@@ -136,27 +142,34 @@ func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 			return s.Server.Inject(fault.FreezeReplies().Session(c.SessionID())).Remove
 		}, time.Second},
 		"the release is stuck": {func(s *locktest.Sim, c *locktest.Client) func() {
-			return s.Server.Inject(fault.Hold().Op(fault.OpDelete, fault.OpMulti).Session(c.SessionID())).Remove
+			return s.Server.Inject(fault.Hold().Op(fault.OpDelete,
+				fault.OpMulti).Session(c.SessionID())).Remove
 		}, time.Second},
 		"the release breaks the connection": {func(s *locktest.Sim, c *locktest.Client) func() {
 			away := s.Server.Inject(fault.Refuse())
-			s.Server.Inject(fault.CloseBefore().Op(fault.OpDelete, fault.OpMulti).Session(c.SessionID()).Once())
+			s.Server.Inject(fault.CloseBefore().Op(fault.OpDelete,
+				fault.OpMulti).Session(c.SessionID()).Once())
 			return away.Remove
 		}, time.Second},
 		"the release is refused": {func(s *locktest.Sim, c *locktest.Client) func() {
-			return s.Server.Inject(fault.Answer(fault.CodeMarshallingError).Op(fault.OpDelete, fault.OpMulti).Session(c.SessionID())).Remove
+			return s.Server.Inject(fault.Answer(fault.CodeMarshallingError).Op(fault.OpDelete,
+				fault.OpMulti).Session(c.SessionID())).Remove
 		}, time.Second},
 		"the session expires at the release": {func(s *locktest.Sim, c *locktest.Client) func() {
-			s.Server.Inject(fault.ExpireSession().Op(fault.OpDelete, fault.OpMulti).Session(c.SessionID()).Once())
+			s.Server.Inject(fault.ExpireSession().Op(fault.OpDelete,
+				fault.OpMulti).Session(c.SessionID()).Once())
 			return func() {}
 		}, time.Second},
 	} {
-		for kind := range kindsOfDo(&locktest.Client{Client: &zklock.Client{}}, []string{"/m/a", "/m/b"}) {
+		for kind := range kindsOfDo(&locktest.Client{Client: &zklock.Client{}},
+			[]string{"/m/a", "/m/b"}) {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				locktest.Simulate(t, func(s *locktest.Sim) {
 					var c *locktest.Client
 					released := make(chan error, 1)
-					c = s.Client(zklock.WithHooks(zklock.Hooks{Released: func(i zklock.LockInfo) { released <- i.Err }}))
+					c = s.Client(zklock.WithHooks(zklock.Hooks{Released: func(i zklock.LockInfo) {
+						released <- i.Err
+					}}))
 					dirs := dirs(s, 2)
 					done := make(chan time.Time, 1)
 					var mend func()
@@ -179,7 +192,10 @@ func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 					emptyAll(s, 5*time.Second, dirs)
 
 					errWork := errors.New("the work's own")
-					require.Equal(s, errWork, kindsOfDo(c, dirs)[kind](s.Context(), func(context.Context) error { return errWork }), "as it is")
+					require.Equal(s, errWork,
+						kindsOfDo(c, dirs)[kind](s.Context(), func(context.Context) error {
+							return errWork
+						}), "as it is")
 				})
 			})
 		}
@@ -188,7 +204,8 @@ func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 
 // errors.Is distinguishes: not run; run, and the lock lost; run, and the lock held (scenario 64).
 func TestDosErrorTellsWhetherTheWorkWasRunAndHeld(t *testing.T) {
-	for kind := range kindsOfDo(&locktest.Client{Client: &zklock.Client{}}, []string{"/m/a", "/m/b"}) {
+	for kind := range kindsOfDo(&locktest.Client{Client: &zklock.Client{}},
+		[]string{"/m/a", "/m/b"}) {
 		t.Run(kind, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				c, other, dirs := s.Client(), s.Client(), dirs(s, 2)
@@ -220,7 +237,8 @@ func TestDosErrorTellsWhetherTheWorkWasRunAndHeld(t *testing.T) {
 					err = do(s.Context(), func(ctx context.Context) error {
 						time.Sleep(time.Second)
 						if !notice { // the notification does not arrive
-							s.Server.Inject(fault.DropReply().Op(fault.OpNotify).Session(c.SessionID()).Once())
+							s.Server.Inject(
+								fault.DropReply().Op(fault.OpNotify).Session(c.SessionID()).Once())
 						}
 						hold, _ := zklock.HoldFrom(ctx, dirs[0])
 						require.NoError(s, s.Server.Delete(hold.Node()))

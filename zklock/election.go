@@ -41,7 +41,8 @@ func (e *Election) WithRank(n int) *Election {
 	ranked := *e
 	ranked.place.Rank = n
 	if (n < 0 || n > recipe.MaxRank) && ranked.err == nil {
-		ranked.err = fmt.Errorf("%w: rank %d: is not between 0 and %d", ErrInvalid, n, recipe.MaxRank)
+		ranked.err = fmt.Errorf("%w: rank %d: is not between 0 and %d", ErrInvalid, n,
+			recipe.MaxRank)
 	}
 	return &ranked
 }
@@ -103,7 +104,9 @@ func (l lock) candidate(value []byte) *lock {
 // finds the term lost. It returns ctx's error if ctx ended outside a term, and a campaign's if
 // retrying can't help (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithMaxWait). Other
 // failures are retried a second later.
-func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, term *Hold) error) error {
+func (e *Election) Run(
+	ctx context.Context, value []byte, lead func(ctx context.Context, term *Hold) error,
+) error {
 	needFunction(lead == nil)
 	for isFirst := true; ; isFirst = false {
 		asked := time.Now()
@@ -141,8 +144,8 @@ func (e *Election) campaignFailed(ctx context.Context, err error, willPass bool)
 	return nil
 }
 
-// leadOnce calls lead for one term, and resigns. It returns true if Run has to campaign again, since
-// the term was lost, and otherwise the error with which Run ends.
+// leadOnce calls lead for one term, and resigns. It returns true if Run has to campaign again,
+// since the term was lost, and otherwise the error with which Run ends.
 func (e *Election) leadOnce(
 	ctx context.Context, term *Hold, lead func(context.Context, *Hold) error,
 ) (again bool, err error) {
@@ -172,8 +175,8 @@ func (e *Election) leadOnce(
 	return true, nil
 }
 
-// callLead calls lead, and returns its error. The term has failed if lead panics, or returns an error
-// although nobody has told it to leave.
+// callLead calls lead, and returns its error. The term has failed if lead panics, or returns an
+// error although nobody has told it to leave.
 func callLead(
 	ctx, work context.Context, term *Hold, lead func(context.Context, *Hold) error,
 ) error {
@@ -196,11 +199,13 @@ func (h *Hold) termFailed() {
 	}
 }
 
-// isOnlyEnd reports whether err, which lead has returned, is no more than the end of its context, or
-// of its term. One of several joined errors may be more.
+// isOnlyEnd reports whether err, which lead has returned, is no more than the end of its context,
+// or of its term. One of several joined errors may be more.
 func isOnlyEnd(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the join itself
-		return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !isOnlyEnd(one) })
+		return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool {
+			return !isOnlyEnd(one)
+		})
 	}
 	return failure.IsOne(err, context.Canceled, ErrLost)
 }
@@ -208,7 +213,8 @@ func isOnlyEnd(err error) bool {
 // hopeless reports whether every further campaign, or read of an observer, would fail with err as
 // well. What else a server answers, or garbles, may be better the next time, or on another server.
 func hopeless(err error) bool {
-	return failure.IsOne(err, ErrClosed, ErrPath, ErrInvalid, ErrConflict, ErrDeadlock, ErrBusy, ErrTooLarge, ErrAuth,
+	return failure.IsOne(err, ErrClosed, ErrPath, ErrInvalid, ErrConflict, ErrDeadlock, ErrBusy,
+		ErrTooLarge, ErrAuth,
 		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrBadArguments)
 }
 
@@ -326,7 +332,8 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			case failure.IsOne(err, s.Err()):
 				continue // in the next session
 			case !hopeless(err):
-				e.c.log.Warn("zklock: observing an election failed; trying again in a second", "path", e.path, "error", bare(err))
+				e.c.log.Warn("zklock: observing an election failed; trying again in a second",
+					"path", e.path, "error", bare(err))
 				e.c.rest(ctx, time.Second)
 				continue
 			}

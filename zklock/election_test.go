@@ -66,7 +66,9 @@ func TestRunLogsLeadsErrorAfterALostTerm(t *testing.T) {
 		end  func(ctx context.Context) error
 		logs bool
 	}{
-		"its own error":       {func(context.Context) error { return errors.New("the books don't balance") }, true},
+		"its own error": {func(context.Context) error {
+			return errors.New("the books don't balance")
+		}, true},
 		"its context's error": {func(ctx context.Context) error { return ctx.Err() }, false},
 		"its context's cause": {context.Cause, false},
 		"no error":            {func(context.Context) error { return nil }, false},
@@ -74,16 +76,19 @@ func TestRunLogsLeadsErrorAfterALostTerm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				var log strings.Builder
-				c := s.Client(zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+				c := s.Client(zklock.WithLogger(slog.New(slog.NewTextHandler(&log,
+					&slog.HandlerOptions{Level: slog.LevelWarn}))))
 				terms := 0
-				require.NoError(s, c.Election("/e").Run(s.Context(), nil, func(ctx context.Context, _ *zklock.Hold) error {
-					if terms++; terms > 1 {
-						return nil
-					}
-					require.NoError(s, s.Server.Expire(c.SessionID()))
-					<-ctx.Done()
-					return k.end(ctx)
-				}))
+				require.NoError(s,
+					c.Election("/e").Run(s.Context(), nil,
+						func(ctx context.Context, _ *zklock.Hold) error {
+							if terms++; terms > 1 {
+								return nil
+							}
+							require.NoError(s, s.Server.Expire(c.SessionID()))
+							<-ctx.Done()
+							return k.end(ctx)
+						}))
 				require.Equal(s, 2, terms)
 				require.NoError(s, c.Close())
 				require.Equal(s, k.logs, strings.Contains(log.String(), "the books don't balance"))
@@ -148,7 +153,8 @@ func TestBreakingOutOfObservingLeavesNothing(t *testing.T) {
 func TestProclaimTakesNoTermOfAnotherClientsElection(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		term := s.Take(locktest.Campaign(s.Client().Election("/e"), "v"))
-		require.ErrorIs(s, s.Client().Election("/e").Proclaim(s.Context(), term, nil), zklock.ErrInvalid)
+		require.ErrorIs(s, s.Client().Election("/e").Proclaim(s.Context(), term, nil),
+			zklock.ErrInvalid)
 	})
 }
 

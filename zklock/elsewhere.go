@@ -11,7 +11,7 @@ import (
 )
 
 // Two packages of a program may have a Client each. A call for a lock that its own context holds
-// through another Client would wait for ever, as within one Client (reenter). But the paths of two
+// through another Client would wait forever, as within one Client (reenter). But the paths of two
 // Clients may be of two ensembles. A hold's znode has a random name: if our ensemble has a znode of
 // that name, made by the same transaction, it is the same ensemble.
 
@@ -63,14 +63,17 @@ func (l *lock) besideOtherClients(ctx context.Context, w *waiting) (context.Cont
 		case !same:
 			continue
 		case !contenderKind(theirs.Kind).Shares(contenderKind(w.info.Kind)):
-			return ctx, fmt.Errorf("%w: the caller holds %s as a %s, through another Client", ErrConflict, e.dir, theirs.Kind)
+			return ctx,
+				fmt.Errorf("%w: the caller holds %s as a %s, through another Client", ErrConflict,
+					e.dir, theirs.Kind)
 		case w.info.Kind == KindSemaphore:
 			permits += theirs.Permits
 			continue
 		case w.info.Try && w.info.Kind == KindRead && theirs.Kind == KindRead:
 			continue
 		}
-		return ctx, fmt.Errorf("%w: %s is held through another Client of this program", ErrDeadlock, e.dir)
+		return ctx,
+			fmt.Errorf("%w: %s is held through another Client of this program", ErrDeadlock, e.dir)
 	}
 	if permits == 0 {
 		return ctx, nil

@@ -37,11 +37,13 @@ func TestALockThatItsCallerHoldsThroughAnotherClientIsADeadlock(t *testing.T) {
 	}
 }
 
-// The same path by another name: the chroot of one Client is a parent of its locks for the other one.
+// The same path by another name: the chroot of one Client is a parent of its locks for the other
+// one.
 func TestADeadlockIsSeenThroughAChroot(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		one := locktest.Dial(t, srv)
-		two, err := zklock.Dial(t.Context(), srv.Addr()+"/app", zklock.WithDialer(srv.Dial), zklock.WithCreateChroot())
+		two, err := zklock.Dial(t.Context(), srv.Addr()+"/app", zklock.WithDialer(srv.Dial),
+			zklock.WithCreateChroot())
 		require.NoError(t, err)
 		defer two.Close()
 		ctx, hold, err := two.Mutex("/l").Lock(locktest.Within(t, time.Hour))

@@ -21,8 +21,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// The leader is killed while clients take turns at a lock, and comes back as a follower; then the next one. No two clients hold
-// at once, and work goes on after each failure.
+// The leader is killed while clients take turns at a lock, and comes back as a follower; then the
+// next one. No two clients hold at once, and work goes on after each failure.
 func TestTurnsGoOnWhenLeadersAreKilled(t *testing.T) {
 	const clients, kills = 8, 2
 	s := locktest.SiteOf(t, 3)
@@ -85,8 +85,9 @@ func TestTurnsGoOnWhenLeadersAreKilled(t *testing.T) {
 	locktest.AwaitContenders(t, c, path, 0) // nothing is left in line
 }
 
-// scenario 49 on a real server: at the end of its counter numbers repeat and, when creates overlap, are negative. Contenders of every
-// kind still hold one at a time, and tokens grow, both where the directory can be renewed once it is empty, and where it cannot.
+// scenario 49 on a real server: at the end of its counter numbers repeat and, when creates overlap,
+// are negative. Contenders of every kind still hold one at a time, and tokens grow, both where the
+// directory can be renewed once it is empty, and where it cannot.
 func TestScenario49_AtARealServersCounterEndOneHoldsAtATime(t *testing.T) {
 	s := locktest.OwnSite(t, 1, ensemble.WithCounter(t, "/w", math.MaxInt32-2))
 	const dir, clients, each, rounds = "/w", 3, 4, 3
@@ -97,7 +98,8 @@ func TestScenario49_AtARealServersCounterEndOneHoldsAtATime(t *testing.T) {
 	other, err := s.Client(t).Session(locktest.Soon(t))
 	require.NoError(t, err)
 	for _, perms := range []int32{zk.PermAll, zk.PermRead | zk.PermCreate} {
-		_, err := other.SetACL(locktest.Soon(t), "/", []zk.ACL{{Perms: perms, Scheme: "world", ID: "anyone"}}, -1)
+		_, err := other.SetACL(locktest.Soon(t), "/",
+			[]zk.ACL{{Perms: perms, Scheme: "world", ID: "anyone"}}, -1)
 		require.NoError(t, err)
 		for _, kind := range anyKinds {
 			var inside, negative atomic.Int32
@@ -119,7 +121,8 @@ func TestScenario49_AtARealServersCounterEndOneHoldsAtATime(t *testing.T) {
 								t.Errorf("%s: token %d after %d", kind.name, h.Token(), last)
 							}
 							last = h.Token()
-							if n := h.Node(); strings.Contains(n, "--2") || strings.Contains(n, "__-2") {
+							if n := h.Node(); strings.Contains(n, "--2") ||
+								strings.Contains(n, "__-2") {
 								negative.Add(1)
 							}
 							locktest.Pass(time.Millisecond) // work
@@ -130,7 +133,8 @@ func TestScenario49_AtARealServersCounterEndOneHoldsAtATime(t *testing.T) {
 				}
 			}
 			join.Wait()
-			t.Logf("%s, permissions %d: %d of %d had negative numbers", kind.name, perms, negative.Load(), clients*each*rounds)
+			t.Logf("%s, permissions %d: %d of %d had negative numbers", kind.name, perms,
+				negative.Load(), clients*each*rounds)
 		}
 	}
 }
@@ -148,7 +152,8 @@ func roomySite(t *testing.T) (*locktest.Site, *ensemble.Ensemble) {
 func serves(t *testing.T, addr string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound/4)
 	defer cancel()
-	c, err := zklock.Dial(ctx, addr, zklock.WithSessionTimeout(20*locktest.Tick), zklock.WithTickTime(locktest.Tick))
+	c, err := zklock.Dial(ctx, addr, zklock.WithSessionTimeout(20*locktest.Tick),
+		zklock.WithTickTime(locktest.Tick))
 	if err != nil {
 		return err
 	}
@@ -156,8 +161,8 @@ func serves(t *testing.T, addr string) error {
 	return c.Mutex("/later").Do(ctx, func(context.Context) error { return nil })
 }
 
-// Six clients take as many locks as their sessions have room for, and end. The ensemble survives, and its servers can be
-// restarted, with the end of these sessions in their logs.
+// Six clients take as many locks as their sessions have room for, and end. The ensemble survives,
+// and its servers can be restarted, with the end of these sessions in their logs.
 func TestAnEnsembleSurvivesTheEndOfClientsWhoseSessionsAreFull(t *testing.T) {
 	site, e := roomySite(t)
 	full := make([]*zklock.Client, 6)
@@ -190,7 +195,8 @@ func TestAnEnsembleSurvivesTheEndOfClientsWhoseSessionsAreFull(t *testing.T) {
 	t.Logf("%d locks in %v and %d transactions, directories included; %d bytes of heap each",
 		locks.Load(), took.Round(time.Millisecond), zxid-was, heap/locks.Load())
 	require.Greater(t, locks.Load(), int64(40_000))
-	require.Less(t, zxid-was, locks.Load(), "a create of a directory and one of a contender would be two for each")
+	require.Less(t, zxid-was, locks.Load(),
+		"a create of a directory and one of a contender would be two for each")
 	for _, c := range full {
 		require.NoError(t, c.Close())
 	}
@@ -222,7 +228,8 @@ func TestScenario83_AfterAnOutageOfARealServerTheLostSessionIsClosed(t *testing.
 	e := ensemble.Start(t, 1, ensemble.WithTick(tick))
 	node := e.Nodes[0]
 	timeout := 8 * tick
-	c, err := zklock.Dial(locktest.Soon(t), node.Addr(), zklock.WithSessionTimeout(timeout), zklock.WithTickTime(tick))
+	c, err := zklock.Dial(locktest.Soon(t), node.Addr(), zklock.WithSessionTimeout(timeout),
+		zklock.WithTickTime(tick))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	lost := locktest.Lock(t, c.Mutex("/outage"))
@@ -236,7 +243,8 @@ func TestScenario83_AfterAnOutageOfARealServerTheLostSessionIsClosed(t *testing.
 	h := again.Result(t)
 	took, stalled := time.Since(back), stalls()
 	locktest.Unlock(t, h)
-	t.Logf("held again %v after the server was back, with a session timeout of %v", locktest.Millis(took), timeout)
+	t.Logf("held again %v after the server was back, with a session timeout of %v",
+		locktest.Millis(took), timeout)
 	require.Less(t, took, timeout/2+3*stalled)
 }
 
@@ -255,11 +263,13 @@ func TestScenario85_HoldsSurviveTwoSilentRealServers(t *testing.T) {
 	}
 	var holds []*zklock.Hold
 	for i := range clients {
-		c, err := zklock.Dial(locktest.Soon(t), strings.Join(addrs, ","), zklock.WithSessionTimeout(timeout), zklock.WithoutLog())
+		c, err := zklock.Dial(locktest.Soon(t), strings.Join(addrs, ","),
+			zklock.WithSessionTimeout(timeout), zklock.WithoutLog())
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
 		holds = append(holds, locktest.Lock(t, c.Mutex(fmt.Sprint("/silent/", i))))
-		locktest.Pass(timeout / 3 / clients) // so that each is at another moment between two heartbeats
+		// so that each is at another moment between two heartbeats
+		locktest.Pass(timeout / 3 / clients)
 	}
 	silenced := proxies[0].Open() + proxies[1].Open()
 	stalls := locktest.Stalls(t)

@@ -28,7 +28,8 @@ var (
 	ErrNodeDeleted error = failure.Loss("zklock: the lock's znode was deleted by somebody else")
 	// ErrNodeGone says that the hold's znode is gone, and that no server has said in time whether
 	// another client deleted it or the ensemble ended the session.
-	ErrNodeGone error = failure.Loss("zklock: the lock's znode is gone: it was deleted by somebody else, or with the session")
+	ErrNodeGone error = failure.Loss(
+		"zklock: the lock's znode is gone: it was deleted by somebody else, or with the session")
 	// ErrMaxHold says that WithMaxHold's time was over.
 	ErrMaxHold error = failure.Loss("zklock: held for longer than the maximum")
 )
@@ -120,7 +121,8 @@ func bare(err error) string {
 
 // BusyError is ErrBusy with who is in the way.
 type BusyError struct {
-	Owner string // who is first in line: "owner (host:pid)", another library's text, or its znode's name
+	// who is first in line: "owner (host:pid)", another library's text, or its znode's name
+	Owner string
 	Node  string // the first one's znode; "" when it has none yet
 	Ahead int    // how many are in the way, the first one among them
 	why   string

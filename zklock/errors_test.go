@@ -17,10 +17,12 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// As with errgroup.WithContext: the cause of the context is the error of other work, which is an answer of ZooKeeper or the loss of
-// another lock. It says nothing about this one.
-var causes = []error{zk.ErrNoNode, zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoAuth, zklock.ErrUnknownOutcome, zklock.ErrClosed,
-	zklock.ErrSessionExpired, zklock.ErrBusy, zklock.ErrNoLeader, errors.Join(zklock.ErrNodeDeleted, zk.ErrNoNode)}
+// As with errgroup.WithContext: the cause of the context is the error of other work, which is an
+// answer of ZooKeeper or the loss of another lock. It says nothing about this one.
+var causes = []error{zk.ErrNoNode, zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoAuth,
+	zklock.ErrUnknownOutcome, zklock.ErrClosed,
+	zklock.ErrSessionExpired, zklock.ErrBusy, zklock.ErrNoLeader, errors.Join(zklock.ErrNodeDeleted,
+		zk.ErrNoNode)}
 
 func withCause(cause error) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -113,12 +115,25 @@ var endedCalls = map[string]func(s *locktest.Sim, c *locktest.Client, cause erro
 		require.NoError(s, err)
 		s.Take(locktest.Permits(c.Semaphore("/s", 5), 3))
 		s.Take(locktest.Campaign(c.Election("/e"), "v"))
-		in := s.Server.Inject(fault.Hold().Op(fault.OpGetChildren2, fault.OpGetData, fault.OpExists))
+		in := s.Server.Inject(fault.Hold().Op(fault.OpGetChildren2, fault.OpGetData,
+			fault.OpExists))
 		for name, read := range map[string]func(ctx context.Context) error{
-			"forget": func(ctx context.Context) error { _, err := c.Job("/j").Forget(ctx, "k"); return err },
-			"older":  func(ctx context.Context) error { _, err := c.Job("/j").ForgetBefore(ctx, time.Now()); return err },
-			"size":   func(ctx context.Context) error { _, _, err := c.Semaphore("/s", 9).Size(ctx); return err },
-			"leader": func(ctx context.Context) error { _, err := c.Election("/e").Leader(ctx); return err },
+			"forget": func(ctx context.Context) error {
+				_, err := c.Job("/j").Forget(ctx, "k")
+				return err
+			},
+			"older": func(ctx context.Context) error {
+				_, err := c.Job("/j").ForgetBefore(ctx, time.Now())
+				return err
+			},
+			"size": func(ctx context.Context) error {
+				_, _, err := c.Semaphore("/s", 9).Size(ctx)
+				return err
+			},
+			"leader": func(ctx context.Context) error {
+				_, err := c.Election("/e").Leader(ctx)
+				return err
+			},
 		} {
 			ctx, end := withCause(cause)
 			time.AfterFunc(100*time.Millisecond, end)
@@ -146,12 +161,13 @@ func TestTheCauseOfAContextIsNotTakenForAnAnswer(t *testing.T) {
 func TestADialersErrorIsNotTakenForAnAnswer(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		var away atomic.Bool
-		c, err := zklock.Dial(s.Context(), s.Server.Addr(), zklock.WithDialer(func(network, addr string, d time.Duration) (net.Conn, error) {
-			if away.Load() {
-				return nil, fmt.Errorf("discovery: %w", zk.ErrNoNode)
-			}
-			return s.Server.Dial(network, addr, d)
-		}))
+		c, err := zklock.Dial(s.Context(), s.Server.Addr(),
+			zklock.WithDialer(func(network, addr string, d time.Duration) (net.Conn, error) {
+				if away.Load() {
+					return nil, fmt.Errorf("discovery: %w", zk.ErrNoNode)
+				}
+				return s.Server.Dial(network, addr, d)
+			}))
 		require.NoError(s, err)
 		defer c.Close()
 		away.Store(true)
@@ -165,7 +181,9 @@ func TestADialersErrorIsNotTakenForAnAnswer(t *testing.T) {
 
 func TestADialerThatReturnsNothingIsAnError(t *testing.T) {
 	_, err := zklock.Dial(locktest.Within(t, 100*time.Millisecond), "zk1:2181",
-		zklock.WithDialer(func(string, string, time.Duration) (net.Conn, error) { return nil, nil }))
+		zklock.WithDialer(func(string, string, time.Duration) (net.Conn, error) {
+			return nil, nil
+		}))
 	require.ErrorContains(t, err, "the dialer has returned no connection, and no error")
 }
 
@@ -175,7 +193,8 @@ func TestAnErrorThatHidesAnotherCanBeCompared(t *testing.T) {
 		s.Lock(s.Client().Mutex("/held"))
 		c := s.Client()
 		err := c.Mutex("/l").Do(s.Context(), func(ctx context.Context) error {
-			return c.Mutex("/held", zklock.WithMaxWait(time.Second)).Do(ctx, func(context.Context) error { return nil })
+			return c.Mutex("/held", zklock.WithMaxWait(time.Second)).Do(ctx,
+				func(context.Context) error { return nil })
 		})
 		require.NotErrorIs(s, err, zklock.ErrNotRun)
 		require.ErrorIs(s, err, zklock.ErrBusy)

@@ -6,7 +6,8 @@ import (
 	"log"
 )
 
-// Every instance of a service makes the migrations when it starts: each is made once, in the whole fleet.
+// Every instance of a service makes the migrations when it starts: each is made once, in the whole
+// fleet.
 func ExampleJob_Once() {
 	ctx := context.Background()
 	c, done := dialExample(ctx)

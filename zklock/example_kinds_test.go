@@ -106,14 +106,15 @@ func ExampleElection() {
 	defer done()
 
 	partition := c.Election("/partitions/7")
-	err := partition.Run(ctx, []byte("10.0.0.5:8080"), func(ctx context.Context, l *zklock.Hold) error {
-		leader, err := partition.Leader(ctx) // what everybody else sees
-		if err != nil {
-			return err
-		}
-		fmt.Printf("%s leads: %v\n", leader.Value, leader.Token == l.Token())
-		return nil // resigns
-	})
+	err := partition.Run(ctx, []byte("10.0.0.5:8080"),
+		func(ctx context.Context, l *zklock.Hold) error {
+			leader, err := partition.Leader(ctx) // what everybody else sees
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s leads: %v\n", leader.Value, leader.Token == l.Token())
+			return nil // resigns
+		})
 	fmt.Println(err)
 	_, err = partition.Leader(ctx)
 	fmt.Println(errors.Is(err, zklock.ErrNoLeader))

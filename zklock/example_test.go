@@ -72,7 +72,8 @@ func ExampleMutex_TryLock() {
 	// unlock: <nil>
 }
 
-// The writes of a holder that was overtaken are refused by the ensemble, whatever the holder believes.
+// The writes of a holder that was overtaken are refused by the ensemble, whatever the holder
+// believes.
 func ExampleHold_Multi() {
 	ctx := context.Background()
 	c, done := dialExample(ctx)
@@ -81,7 +82,8 @@ func ExampleHold_Multi() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := s.Create(ctx, "/balance", []byte("10"), session.Persistent, session.WorldACL()); err != nil {
+	if _, err := s.Create(ctx, "/balance", []byte("10"), session.Persistent,
+		session.WorldACL()); err != nil {
 		log.Fatal(err)
 	}
 	_, hold, err := c.Mutex("/locks/balance").Lock(ctx)
@@ -146,10 +148,11 @@ func ExampleWithMaxWait() {
 func ExampleWithMaxHold() {
 	c, done := dialExample(context.Background())
 	defer done()
-	err := c.Mutex("/locks/a", zklock.WithMaxHold(50*time.Millisecond)).Do(context.Background(), func(ctx context.Context) error {
-		<-ctx.Done() // work that hangs
-		return context.Cause(ctx)
-	})
+	err := c.Mutex("/locks/a", zklock.WithMaxHold(50*time.Millisecond)).Do(context.Background(),
+		func(ctx context.Context) error {
+			<-ctx.Done() // work that hangs
+			return context.Cause(ctx)
+		})
 	fmt.Println(errors.Is(err, zklock.ErrMaxHold))
 	// Output: true
 }

@@ -37,39 +37,44 @@ func ExampleHoldFrom() {
 	// <nil>
 }
 
-// The database refuses a holder that another one has overtaken. Its column is token BIGINT NOT NULL DEFAULT 0.
+// The database refuses a holder that another one has overtaken. Its column is token BIGINT NOT NULL
+// DEFAULT 0.
 func ExampleHold_Token() {
 	write := func(ctx context.Context, db *sql.DB, report []byte) error {
 		hold, ok := zklock.HoldFrom(ctx, "/locks/rebuild-index")
 		if !ok {
 			return errors.New("called without the lock")
 		}
-		res, err := db.ExecContext(ctx, `UPDATE reports SET body = $1, token = $2 WHERE id = 7 AND token <= $2`,
+		res, err := db.ExecContext(ctx,
+			`UPDATE reports SET body = $1, token = $2 WHERE id = 7 AND token <= $2`,
 			report, int64(hold.Token()))
 		if err != nil {
 			return err
 		}
 		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return errors.Join(errors.New("not written: another client has held the lock since"), err)
+			return errors.Join(errors.New("not written: another client has held the lock since"),
+				err)
 		}
 		return nil
 	}
 	_ = write
 }
 
-// At a deploy the leader finishes what it has begun and hands over at once: the next one does not wait for its session's end.
+// At a deploy the leader finishes what it has begun and hands over at once: the next one does not
+// wait for its session's end.
 func ExampleElection_Run() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	c, done := dialExample(ctx)
 	defer done()
 	scheduler := c.Election("/elections/scheduler")
-	err := scheduler.Run(ctx, []byte("10.0.0.7:8080"), func(ctx context.Context, term *zklock.Hold) error {
-		fmt.Println("leads:", term.Err() == nil)
-		stop() // stands for SIGTERM
-		<-ctx.Done()
-		return nil
-	})
+	err := scheduler.Run(ctx, []byte("10.0.0.7:8080"),
+		func(ctx context.Context, term *zklock.Hold) error {
+			fmt.Println("leads:", term.Err() == nil)
+			stop() // stands for SIGTERM
+			<-ctx.Done()
+			return nil
+		})
 	fmt.Println("ended:", err)
 	_, err = scheduler.Leader(context.Background())
 	fmt.Println("handed over:", errors.Is(err, zklock.ErrNoLeader))
@@ -79,7 +84,8 @@ func ExampleElection_Run() {
 	// handed over: true
 }
 
-// Every host's timer fires at midnight; one of them does the job, and the others hear that it is done.
+// Every host's timer fires at midnight; one of them does the job, and the others hear that it is
+// done.
 func ExampleJob_Every() {
 	ctx := context.Background()
 	c, done := dialExample(ctx)

@@ -62,7 +62,8 @@ func TestWhenTheLastWaiterGoesTheZnodeGoes(t *testing.T) {
 			for range 100 {
 				calls = append(calls, locktest.Go(ctx, m.Lock))
 			}
-			time.Sleep(time.Duration(round) * 50 * time.Millisecond) // from before its create until it watches
+			// from before its create until it watches
+			time.Sleep(time.Duration(round) * 50 * time.Millisecond)
 			cancel()
 			for _, w := range calls {
 				require.True(s, w.Over())

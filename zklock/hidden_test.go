@@ -13,17 +13,20 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A neighbour who may only create queues, and lets the next contender set a watch. Then it removes READ for all from its
-// znode's access list, and disconnects. No notification is sent (3.8.4, 3.9.2 and later). The next contender must not wait
-// for ever for a free lock. SECURITY.md: a neighbour can't "keep a lock after his znodes have gone".
+// A neighbour who may only create queues, and lets the next contender set a watch. Then it removes
+// READ for all from its znode's access list, and disconnects. No notification is sent (3.8.4, 3.9.2
+// and later). The next contender must not wait forever for a free lock. SECURITY.md: a neighbour
+// can't "keep a lock after his znodes have gone".
 func TestANeighbourWhoHidesItsZnodeAndGoesKeepsNoContenderWaiting(t *testing.T) {
-	for name, opts := range map[string][]zktest.Option{"3.8": nil, "3.9": {zktest.WithVersion(zktest.Version39)}} {
+	for name, opts := range map[string][]zktest.Option{"3.8": nil,
+		"3.9": {zktest.WithVersion(zktest.Version39)}} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				s.Dir("/l")
 				neighbour := s.Stranger()
 				node := "/l/_c_00000000-0000-4000-8000-000000000000-lock-"
-				made, err := neighbour.Create(s.Context(), node, nil, session.EphemeralSequential, session.WorldACL())
+				made, err := neighbour.Create(s.Context(), node, nil, session.EphemeralSequential,
+					session.WorldACL())
 				require.NoError(s, err)
 
 				c := s.Client()
@@ -31,7 +34,8 @@ func TestANeighbourWhoHidesItsZnodeAndGoesKeepsNoContenderWaiting(t *testing.T) 
 				time.Sleep(5 * time.Second)
 				require.False(s, call.Over())
 
-				_, err = neighbour.SetACL(s.Context(), made.Path, zk.DigestACL(zk.PermAll, "neighbour", "x"), -1)
+				_, err = neighbour.SetACL(s.Context(), made.Path,
+					zk.DigestACL(zk.PermAll, "neighbour", "x"), -1)
 				require.NoError(s, err)
 				require.NoError(s, neighbour.Close())
 				require.NotContains(s, s.Server.Nodes(), made.Path, "nobody else is in line")
@@ -43,16 +47,20 @@ func TestANeighbourWhoHidesItsZnodeAndGoesKeepsNoContenderWaiting(t *testing.T) 
 	}
 }
 
-// The same for others who wait for the end of a znode: an observer of an election, a reader behind a writer.
+// The same for others who wait for the end of a znode: an observer of an election, a reader behind
+// a writer.
 func TestANeighbourWhoHidesItsZnodeAndGoesFromOnlookersAndReaders(t *testing.T) {
 	hide := func(s *locktest.Sim, neighbour *session.Session, node string) {
-		_, err := neighbour.SetACL(s.Context(), node, zk.DigestACL(zk.PermAll, "neighbour", "x"), -1)
+		_, err := neighbour.SetACL(s.Context(), node, zk.DigestACL(zk.PermAll, "neighbour", "x"),
+			-1)
 		require.NoError(s, err)
 		require.NoError(s, neighbour.Close())
 	}
 	queue := func(s *locktest.Sim, mark string) (*session.Session, string) {
 		neighbour := s.Stranger()
-		made, err := neighbour.Create(s.Context(), "/l/_c_00000000-0000-4000-8000-000000000000-"+mark, nil, session.EphemeralSequential, session.WorldACL())
+		made, err := neighbour.Create(s.Context(),
+			"/l/_c_00000000-0000-4000-8000-000000000000-"+
+				mark, nil, session.EphemeralSequential, session.WorldACL())
 		require.NoError(s, err)
 		return neighbour, made.Path
 	}
@@ -74,7 +82,9 @@ func TestANeighbourWhoHidesItsZnodeAndGoesFromOnlookersAndReaders(t *testing.T) 
 			_, l, err := s.Client().Election("/l").Campaign(s.Context(), []byte("new"))
 			require.NoError(s, err)
 			defer cancel()
-			s.Until(10*time.Minute, "the observer hears of the new leader", func() bool { return len(changes) >= 3 })
+			s.Until(10*time.Minute, "the observer hears of the new leader", func() bool {
+				return len(changes) >= 3
+			})
 			require.NoError(s, l.Unlock())
 		})
 	})

@@ -91,7 +91,8 @@ func (h *Hold) tellAcquired(i LockInfo, began time.Time, joined uint64) {
 
 func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
 	defer func() {
-		if _, timed := ctx.Deadline(); timed && errors.Is(h.work.Context.Err(), context.DeadlineExceeded) {
+		if _, timed := ctx.Deadline(); timed &&
+			errors.Is(h.work.Context.Err(), context.DeadlineExceeded) {
 			// work's own timer may run before that of ctx: a caller who sees that end and then
 			// checks ctx must find it ended too.
 			select {
@@ -99,7 +100,8 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 			case <-time.After(time.Second): // ctx does not keep its own deadline
 			}
 		}
-		cause, _ := h.unlock() // a refused release is logged: the work was done while the lock was held
+		// a refused release is logged: the work was done while the lock was held
+		cause, _ := h.unlock()
 		err = hide(err, ErrNotRun)
 		if cause != nil {
 			loss := &Error{"do", h.a.info.Path, fmt.Errorf("lost before its release: %w", cause)}
@@ -119,7 +121,7 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 // ErrClosed, or an error that matches ErrLost.
 //
 // If the process was stopped for longer than the lease, Err shows the loss at once, and a select
-// mostly wakes within a millisecond.
+// usually wakes within a millisecond.
 func (h *Hold) Context() context.Context {
 	return &h.ctx
 }
@@ -153,8 +155,8 @@ func (h *Hold) Nodes() []string {
 	return slices.Clone(h.a.ticket.Nodes())
 }
 
-// Check asks the ensemble whether the lock is still ours, by a write. It returns nil if it was, after
-// the call began.
+// Check asks the ensemble whether the lock is still ours, by a write. It returns nil if it was,
+// after the call began.
 //
 // Errors: ErrLost: it is not, and the hold is lost from then on. ErrUnlocked, ErrClosed: this hold
 // was released, or the Client closed. ctx's says nothing about the lock.
@@ -231,7 +233,8 @@ func (h *Hold) unlock() (lost, refused error) {
 	case errors.Is(err, ErrNodeDeleted): // perhaps while the lock was in use
 		lost = cmp.Or(lost, err)
 	case errors.Is(err, zk.ErrNoAuth):
-		refused = fmt.Errorf("the lock stays taken until its znode can be deleted, which is tried again: %w", err)
+		refused = fmt.Errorf(
+			"the lock stays taken until its znode can be deleted, which is tried again: %w", err)
 	}
 	return lost, refused
 }
@@ -251,7 +254,8 @@ func (h *Hold) ownEnd(caller context.Context, err error) error {
 
 // String names the lock, the token, and how the hold has ended.
 func (h *Hold) String() string {
-	s := "hold of " + text.Foreign(h.a.info.Path) + ", token " + strconv.FormatInt(int64(h.Token()), 10)
+	s := "hold of " + text.Foreign(h.a.info.Path) + ", token " +
+		strconv.FormatInt(int64(h.Token()), 10)
 	switch err := h.Err(); {
 	case errors.Is(err, ErrUnlocked):
 		s += ", released"

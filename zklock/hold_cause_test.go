@@ -30,16 +30,21 @@ func TestEachEndOfAHoldIsToldAsWhatItIs(t *testing.T) {
 		none []error
 	}{
 		"the ensemble ends the session": {
-			func(t *testing.T, h held) { require.NoError(t, h.srv.Expire(h.client.SessionStatus().ID)) },
-			[]error{zklock.ErrSessionExpired, zklock.ErrLost}, []error{zklock.ErrNodeDeleted, zklock.ErrUnlocked},
+			func(t *testing.T, h held) {
+				require.NoError(t, h.srv.Expire(h.client.SessionStatus().ID))
+			},
+			[]error{zklock.ErrSessionExpired, zklock.ErrLost},
+			[]error{zklock.ErrNodeDeleted, zklock.ErrUnlocked},
 		},
 		"nothing is heard any more": {
 			func(_ *testing.T, h held) { h.srv.Leader().Down() },
-			[]error{zklock.ErrLeaseExpired, zklock.ErrLost}, []error{zklock.ErrNodeDeleted, zklock.ErrSessionExpired},
+			[]error{zklock.ErrLeaseExpired, zklock.ErrLost},
+			[]error{zklock.ErrNodeDeleted, zklock.ErrSessionExpired},
 		},
 		"another client deletes the znode": {
 			func(t *testing.T, h held) { require.NoError(t, h.srv.Delete(h.hold.Node())) },
-			[]error{zklock.ErrNodeDeleted, zklock.ErrLost}, []error{zklock.ErrSessionExpired, zklock.ErrLeaseExpired},
+			[]error{zklock.ErrNodeDeleted, zklock.ErrLost},
+			[]error{zklock.ErrSessionExpired, zklock.ErrLeaseExpired},
 		},
 		"the client is closed": {
 			func(t *testing.T, h held) { require.NoError(t, h.client.Close()) },
@@ -47,7 +52,8 @@ func TestEachEndOfAHoldIsToldAsWhatItIs(t *testing.T) {
 		},
 		"the longest time is over": {
 			func(*testing.T, held) { time.Sleep(2 * time.Hour) },
-			[]error{zklock.ErrMaxHold, zklock.ErrLost}, []error{zklock.ErrNodeDeleted, zklock.ErrUnlocked},
+			[]error{zklock.ErrMaxHold, zklock.ErrLost},
+			[]error{zklock.ErrNodeDeleted, zklock.ErrUnlocked},
 		},
 	}
 	notices := map[string]func(t *testing.T, h held) error{
@@ -59,10 +65,13 @@ func TestEachEndOfAHoldIsToldAsWhatItIs(t *testing.T) {
 			<-h.hold.Context().Done()
 			return h.hold.Err()
 		},
-		"by a check at once": func(t *testing.T, h held) error { return h.hold.Check(locktest.Within(t, time.Minute)) },
+		"by a check at once": func(t *testing.T, h held) error {
+			return h.hold.Check(locktest.Within(t, time.Minute))
+		},
 		"by a write": func(t *testing.T, h held) error {
 			<-h.hold.Context().Done()
-			_, err := h.hold.Multi(locktest.Within(t, time.Minute), session.OpCheck{Path: "/", Version: -1})
+			_, err := h.hold.Multi(locktest.Within(t, time.Minute),
+				session.OpCheck{Path: "/", Version: -1})
 			return err
 		},
 		"by its release": func(_ *testing.T, h held) error {
@@ -72,20 +81,23 @@ func TestEachEndOfAHoldIsToldAsWhatItIs(t *testing.T) {
 	}
 	for end, e := range ends {
 		for notice, noticed := range notices {
-			for _, lasted := range []time.Duration{0, 200 * time.Millisecond, time.Second, time.Minute} {
+			for _, lasted := range []time.Duration{0, 200 * time.Millisecond, time.Second,
+				time.Minute} {
 				t.Run(end+", "+notice+", after "+lasted.String(), func(t *testing.T) {
 					locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 						lost := make(chan error, 1)
 						client := locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{
 							Lost: func(i zklock.LockInfo) { lost <- i.Err },
 						}))
-						ctx, hold, err := client.Mutex("/l", zklock.WithMaxHold(time.Hour)).Lock(t.Context())
+						ctx, hold, err := client.Mutex("/l",
+							zklock.WithMaxHold(time.Hour)).Lock(t.Context())
 						require.NoError(t, err)
 						h := held{srv, client, ctx, hold}
 						time.Sleep(lasted)
 
 						e.end(t, h)
-						told := map[string]error{"noticed": noticed(t, h), "the hook": <-lost, "Err": hold.Err()}
+						told := map[string]error{"noticed": noticed(t, h), "the hook": <-lost,
+							"Err": hold.Err()}
 
 						for by, err := range told {
 							for _, is := range e.is {

@@ -41,7 +41,8 @@ func emptyAll(s *locktest.Sim, limit time.Duration, dirs []string) {
 	}
 }
 
-// ending is one hold, or several of one acquisition, and everything that may end it, at random moments within 20 ms.
+// ending is one hold, or several of one acquisition, and everything that may end it, at random
+// moments within 20 ms.
 type ending struct {
 	*locktest.Sim
 	rnd  *rand.Rand
@@ -82,7 +83,8 @@ func (e *ending) at(what string, fn func()) {
 // unlock releases h.
 func (e *ending) unlock(name string, h *zklock.Hold) {
 	e.at("unlock of "+name, func() {
-		if err := h.Unlock(); err != nil && !errors.Is(err, zklock.ErrLost) && !errors.Is(err, zklock.ErrClosed) {
+		if err := h.Unlock(); err != nil && !errors.Is(err, zklock.ErrLost) &&
+			!errors.Is(err, zklock.ErrClosed) {
 			e.Errorf("%s: unlock: %v", name, err)
 		}
 		if h.Context().Err() == nil {
@@ -107,7 +109,8 @@ func (e *ending) acquire(opts []zklock.LockOption) (holds map[string]*zklock.Hol
 		take("mutex", e.Context(), e.c.Mutex(e.dirs[0], opts...).Lock)
 	case 1:
 		e.note("handoff")
-		take("handoff", e.Context(), e.c.Mutex(e.dirs[0], append(opts, zklock.WithLocalHandoff())...).Lock)
+		take("handoff", e.Context(),
+			e.c.Mutex(e.dirs[0], append(opts, zklock.WithLocalHandoff())...).Lock)
 	case 2, 3:
 		e.note("multi")
 		take("multi", e.Context(), e.c.MultiLock(e.dirs, opts...).Lock)
@@ -179,14 +182,16 @@ func endHold(t *testing.T, seed uint64) {
 		var opts []zklock.LockOption
 		limited := e.one(2)
 		if limited {
-			opts = append(opts, zklock.WithMaxHold(time.Duration(1+e.rnd.IntN(30_000))*time.Microsecond))
+			opts = append(opts,
+				zklock.WithMaxHold(time.Duration(1+e.rnd.IntN(30_000))*time.Microsecond))
 		}
 		holds := e.acquire(opts)
 		hangs := limited && e.one(3) // there is no Unlock: the maximum has to end it
 		e.note("limited %v, hangs %v", limited, hangs)
 		e.disturb(holds)
 		if !hangs {
-			for _, name := range slices.Sorted(maps.Keys(holds)) { // in the same order each time: it draws
+			for _, name := range slices.Sorted(maps.Keys(holds)) {
+				// in the same order each time: it draws
 				e.unlock(name, holds[name])
 			}
 		}
@@ -195,23 +200,25 @@ func endHold(t *testing.T, seed uint64) {
 		if e.closed {
 			limit = 30 * time.Second // without a connection the session's end has to free it
 		}
-		s.Until(limit, "no znode left, and an end told of: "+strings.Join(e.log, ", "), func() bool {
-			for _, dir := range e.dirs {
-				if len(locktest.Contenders(s.Server.Children(dir))) > 0 {
-					return false
+		s.Until(limit, "no znode left, and an end told of: "+strings.Join(e.log, ", "),
+			func() bool {
+				for _, dir := range e.dirs {
+					if len(locktest.Contenders(s.Server.Children(dir))) > 0 {
+						return false
+					}
 				}
-			}
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			return maps.Equal(e.began, e.ended)
-		})
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				return maps.Equal(e.began, e.ended)
+			})
 		require.NoError(s, e.c.Close())
 		require.Equal(s, e.began, e.ended, "what was acquired was released or lost, once")
 	})
 }
 
-// In whichever order an Unlock, the loss of a znode, WithMaxHold, the session's end and the Client's Close end
-// a hold, all its znodes are deleted, and its end is reported once (scenario 61).
+// In whichever order an Unlock, the loss of a znode, WithMaxHold, the session's end and the
+// Client's Close end a hold, all its znodes are deleted, and its end is reported once (scenario
+// 61).
 func TestAllZnodesOfAHoldGoWhateverEndsIt(t *testing.T) {
 	runs := uint64(400)
 	if locktest.Long() {
@@ -226,9 +233,15 @@ func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 		want error
 		lost bool
 	}{
-		"unlocked": {func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) { s.Unlock(h) }, zklock.ErrUnlocked, false},
-		"closed":   {func(s *locktest.Sim, c *locktest.Client, _ *zklock.Hold) { require.NoError(s, c.Close()) }, zklock.ErrClosed, false},
-		"held for too long": {func(_ *locktest.Sim, _ *locktest.Client, h *zklock.Hold) { <-h.Context().Done() },
+		"unlocked": {func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) {
+			s.Unlock(h)
+		}, zklock.ErrUnlocked, false},
+		"closed": {func(s *locktest.Sim, c *locktest.Client, _ *zklock.Hold) {
+			require.NoError(s, c.Close())
+		}, zklock.ErrClosed, false},
+		"held for too long": {func(_ *locktest.Sim, _ *locktest.Client, h *zklock.Hold) {
+			<-h.Context().Done()
+		},
 			zklock.ErrMaxHold, true},
 		"session expired": {func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
 			require.NoError(s, s.Server.Expire(c.SessionID()))
@@ -255,10 +268,13 @@ func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 
 				require.ErrorIs(s, l.Err(), k.want)
 				require.Equal(s, l.Err(), context.Cause(l.Context()))
-				synctest.Wait() // until the requests that the end has caused, perhaps a deletion, have been sent
+				// until the requests that the end has caused, perhaps a deletion, have been sent
+				synctest.Wait()
 				asked := s.Server.Requests()
-				_, multiErr := l.Multi(s.Context(), session.OpCreate{Path: "/done", ACL: zk.WorldACL(zk.PermAll)})
-				for op, err := range map[string]error{"check": l.Check(s.Context()), "multi": multiErr, "proclaim": e.Proclaim(s.Context(), l, []byte("w"))} {
+				_, multiErr := l.Multi(s.Context(),
+					session.OpCreate{Path: "/done", ACL: zk.WorldACL(zk.PermAll)})
+				for op, err := range map[string]error{"check": l.Check(s.Context()),
+					"multi": multiErr, "proclaim": e.Proclaim(s.Context(), l, []byte("w"))} {
 					require.ErrorIs(s, err, k.want, op)
 					require.ErrorContains(s, err, "zklock: "+op+" /l: ")
 					require.Equal(s, k.lost, errors.Is(err, zklock.ErrLost), "%s: %v", op, err)
@@ -272,8 +288,9 @@ func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 	}
 }
 
-// After a stop of the process (here: nothing reads the clock until the lease has expired) the notification of the deletion by
-// the session's end may come first. The cause is the lease all the same.
+// After a stop of the process (here: nothing reads the clock until the lease has expired) the
+// notification of the deletion by the session's end may come first. The cause is the lease all the
+// same.
 func TestAfterTheLeaseTheCauseIsTheLease(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -288,8 +305,9 @@ func TestAfterTheLeaseTheCauseIsTheLease(t *testing.T) {
 // So a call of a database, say, that gets the context knows how long it may take.
 func TestTheContextOfAHoldWithAMaximumHasItAsItsDeadline(t *testing.T) {
 	for name, opts := range map[string][]zklock.LockOption{
-		"alone": {zklock.WithMaxHold(time.Minute)}, "handed on": {zklock.WithMaxHold(time.Minute), zklock.WithLocalHandoff()},
-		"joined": {zklock.WithMaxHold(time.Minute), zklock.WithReentrancy()},
+		"alone":     {zklock.WithMaxHold(time.Minute)},
+		"handed on": {zklock.WithMaxHold(time.Minute), zklock.WithLocalHandoff()},
+		"joined":    {zklock.WithMaxHold(time.Minute), zklock.WithReentrancy()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
@@ -297,7 +315,8 @@ func TestTheContextOfAHoldWithAMaximumHasItAsItsDeadline(t *testing.T) {
 				c := s.Client(zklock.WithHooks(slow))
 				m := c.Mutex("/l", opts...)
 				h := s.Lock(m)
-				want := time.Now().Add(time.Minute - time.Second) // the hook's time is the hold's, too
+				// the hook's time is the hold's, too
+				want := time.Now().Add(time.Minute - time.Second)
 				if name == "joined" {
 					time.Sleep(time.Second)
 					var err error

@@ -47,7 +47,7 @@ func (u *hookUser) use(event string) {
 		}
 		if event == "released" || event == "lost" {
 			for _, h := range holds {
-				_ = h.Unlock() // ErrUnlocked, mostly
+				_ = h.Unlock() // usually ErrUnlocked
 			}
 		}
 	}()
@@ -81,8 +81,8 @@ func under(h *zklock.Hold, call locktest.Acquire) locktest.Acquire {
 	return func(context.Context) (context.Context, *zklock.Hold, error) { return call(h.Context()) }
 }
 
-// No hook runs under a mutex of this package: during each hook the locks, and the hold that it reports, can be used, by the hook
-// itself and by other goroutines.
+// No hook runs under a mutex of this package: during each hook the locks, and the hold that it
+// reports, can be used, by the hook itself and by other goroutines.
 func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 	for _, kind := range []string{"mutex", "handoff", "rw", "reentrant rw", "multi", "semaphore"} {
 		t.Run(kind, func(t *testing.T) {
@@ -126,7 +126,8 @@ func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 	}
 }
 
-// A hold has no goroutine and no connection of its own: the timers and heartbeats of one session serve all holds.
+// A hold has no goroutine and no connection of its own: the timers and heartbeats of one session
+// serve all holds.
 func TestAHoldHasNoGoroutineOfItsOwn(t *testing.T) {
 	locktest.SimulateAlone(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), s.Client()

@@ -86,9 +86,10 @@ type LockInfo struct {
 	Context context.Context
 
 	// For Queued and Status.Waits.
-	Ahead       int    // how many are in the way
-	HolderNode  string // the first one's znode
-	HolderOwner string // the first one's owner, after 300 ms: "owner (host:pid)", or another library's text
+	Ahead      int    // how many are in the way
+	HolderNode string // the first one's znode
+	// the first one's owner, after 300 ms: "owner (host:pid)", or another library's text
+	HolderOwner string
 
 	// For Acquired, Released, Lost and Status.Holds.
 	Token  Token
@@ -97,7 +98,8 @@ type LockInfo struct {
 
 	Waited time.Duration // for Acquired and Failed
 	Held   time.Duration // for Released and Lost
-	Err    error         // for Failed, Lost and Retried; for Released, why the znode may still be there, or had gone
+	// for Failed, Lost and Retried; for Released, why the znode may still be there, or had gone
+	Err error
 
 	// For Status alone.
 	Since     time.Time // when it was asked for, or acquired

@@ -28,7 +28,8 @@ func dialWithJournal(t *testing.T, srv *zktest.Server) (*journal, *zklock.Client
 	t.Helper()
 	var ta journal
 	c := locktest.Dial(t, srv, zklock.WithHooks(ta.diary.hooks()),
-		zklock.WithLogger(slog.New(slog.NewJSONHandler(&ta.log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+		zklock.WithLogger(slog.New(slog.NewJSONHandler(&ta.log,
+			&slog.HandlerOptions{Level: slog.LevelDebug}))))
 	ta.told(t, "session connected")
 	return &ta, c
 }
@@ -116,7 +117,9 @@ func journalKinds() []journalKind {
 	mutex := func(c *zklock.Client) locktest.Acquire { return c.Mutex("/l").Lock }
 	write := func(c *zklock.Client) locktest.Acquire { return c.RWMutex("/l").Lock }
 	read := func(c *zklock.Client) locktest.Acquire { return c.RWMutex("/l").RLock }
-	permits := func(c *zklock.Client) locktest.Acquire { return locktest.Permits(c.Semaphore("/l", 3), 2) }
+	permits := func(c *zklock.Client) locktest.Acquire {
+		return locktest.Permits(c.Semaphore("/l", 3), 2)
+	}
 	return []journalKind{
 		{"mutex", "mutex", mutex, mutex},
 		{"mutex with local handoff", "mutex", func(c *zklock.Client) locktest.Acquire {
@@ -125,8 +128,14 @@ func journalKinds() []journalKind {
 		{"write", "write", write, read},
 		{"read", "read", read, write},
 		{"semaphore", "semaphore", permits, permits},
-		{"multi", "multi", func(c *zklock.Client) locktest.Acquire { return c.MultiLock([]string{"/k", "/l"}).Lock }, mutex},
-		{"election", "election", func(c *zklock.Client) locktest.Acquire { return locktest.Campaign(c.Election("/l"), "v") }, mutex},
+		{"multi", "multi",
+			func(c *zklock.Client) locktest.Acquire {
+				return c.MultiLock([]string{"/k",
+					"/l"}).Lock
+			}, mutex},
+		{"election", "election", func(c *zklock.Client) locktest.Acquire {
+			return locktest.Campaign(c.Election("/l"), "v")
+		}, mutex},
 	}
 }
 
@@ -137,7 +146,8 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				ta, c := dialWithJournal(t, srv)
 				other := locktest.Dial(t, srv)
 				type key struct{}
-				ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "the request's"))
+				ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key{},
+					"the request's"))
 				checkAll := func(infos []any) {
 					t.Helper()
 					calls := callsOf(infos)
@@ -145,7 +155,8 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 						require.Equal(t, calls[0], calls[i])
 						lock := info.(zklock.LockInfo)
 						require.Equal(t, k.kind, lock.Kind)
-						require.Equal(t, map[zklock.LockKind]int{zklock.KindSemaphore: 2}[k.kind], lock.Permits)
+						require.Equal(t, map[zklock.LockKind]int{zklock.KindSemaphore: 2}[k.kind],
+							lock.Permits)
 						require.Equal(t, "the request's", lock.Context.Value(key{}))
 						require.NoError(t, lock.Context.Err(), "whatever became of the request")
 					}
@@ -237,8 +248,11 @@ func TestHooksThatAreGivenTogetherAreAllTold(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var first, second diary
 		var asked []uint64
-		c := locktest.Dial(t, srv, zklock.WithHooks(first.hooks()), zklock.WithHooks(zklock.Hooks{}),
-			zklock.WithHooks(zklock.Hooks{Asked: func(i zklock.LockInfo) { asked = append(asked, i.Call) }}), zklock.WithHooks(second.hooks()))
+		c := locktest.Dial(t, srv, zklock.WithHooks(first.hooks()),
+			zklock.WithHooks(zklock.Hooks{}),
+			zklock.WithHooks(zklock.Hooks{Asked: func(i zklock.LockInfo) {
+				asked = append(asked, i.Call)
+			}}), zklock.WithHooks(second.hooks()))
 		require.Equal(t, []string{"session connected"}, first.read())
 		require.Equal(t, []string{"session connected"}, second.read())
 		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))

@@ -82,7 +82,9 @@ func TestHooksAreToldWhatHappensInOrder(t *testing.T) {
 		require.Equal(t, []string{"session connected"}, d.read())
 		s, err := unsealed.Session(locktest.Soon(t), c)
 		require.NoError(t, err)
-		require.Equal(t, session.Change{State: session.Connected, ID: s.ID(), Addr: srv.Addr(), Timeout: s.Timeout()}, d.last("session connected"))
+		require.Equal(t,
+			session.Change{State: session.Connected, ID: s.ID(), Addr: srv.Addr(),
+				Timeout: s.Timeout()}, d.last("session connected"))
 
 		m := c.Mutex("/l", zklock.WithOwner("me"))
 		info := zklock.LockInfo{Path: "/l", Kind: "mutex", Owner: "me"}
@@ -115,7 +117,8 @@ func TestHooksAreToldWhatHappensInOrder(t *testing.T) {
 		asked = d.lastLock("asked")
 		require.Greater(t, asked.Call, info.Call)
 		info = asked
-		info.Token, info.Node, info.Held, info.Err = h.Token(), h.Node(), time.Second, zklock.ErrNodeDeleted
+		info.Token, info.Node = h.Token(), h.Node()
+		info.Held, info.Err = time.Second, zklock.ErrNodeDeleted
 		require.Equal(t, info, d.lastLock("lost"))
 		require.ErrorIs(t, h.Unlock(), zklock.ErrLost)
 		require.Empty(t, d.read(), "a lost lock is not released")
@@ -137,13 +140,15 @@ func TestHooksAreToldOfTheEndOfASessionAndOfWhatIsMadeAgain(t *testing.T) {
 		srv.DropConnections()
 		time.Sleep(5 * time.Second)
 		events := d.read()
-		for _, want := range []string{"session disconnected", "session over", "retried", "session connected", "queued 1"} {
+		for _, want := range []string{"session disconnected", "session over", "retried",
+			"session connected", "queued 1"} {
 			require.Contains(t, events, want)
 		}
-		// The server may report the deletion of the waiter's znode before it closes the connection: either is a reason to
-		// queue again.
+		// The server may report the deletion of the waiter's znode before it closes the connection:
+		// either is a reason to queue again.
 		again := d.lastLock("retried").Err
-		require.True(t, errors.Is(again, zklock.ErrSessionExpired) || errors.Is(again, queue.ErrGone), "%v", again)
+		require.True(t, errors.Is(again, zklock.ErrSessionExpired) ||
+			errors.Is(again, queue.ErrGone), "%v", again)
 		locktest.Unlock(t, theirs)
 		h := <-got
 		require.Equal(t, []string{"acquired"}, d.read())
@@ -155,7 +160,8 @@ func TestHooksAreToldOfTheEndOfASessionAndOfWhatIsMadeAgain(t *testing.T) {
 }
 
 func TestErrorsOfHoldsAreApart(t *testing.T) {
-	ends := []error{zklock.ErrUnlocked, zklock.ErrSessionExpired, zklock.ErrLeaseExpired, zklock.ErrNodeDeleted, zklock.ErrMaxHold, zklock.ErrClosed}
+	ends := []error{zklock.ErrUnlocked, zklock.ErrSessionExpired, zklock.ErrLeaseExpired,
+		zklock.ErrNodeDeleted, zklock.ErrMaxHold, zklock.ErrClosed}
 	for i, a := range ends {
 		for j, b := range ends {
 			require.Equal(t, i == j, errors.Is(a, b), "%v, %v", a, b)
@@ -164,8 +170,8 @@ func TestErrorsOfHoldsAreApart(t *testing.T) {
 	}
 }
 
-// usersFunctions are the functions of the user's that run at each moment of a call: the options with
-// which one calls oops.
+// usersFunctions are the functions of the user's that run at each moment of a call: the options
+// with which one calls oops.
 func usersFunctions() map[string]func(oops func()) zklock.Option {
 	hook := func(hooks func(oops func(zklock.LockInfo)) zklock.Hooks) func(func()) zklock.Option {
 		return func(oops func()) zklock.Option {
@@ -178,12 +184,24 @@ func usersFunctions() map[string]func(oops func()) zklock.Option {
 		}
 	}
 	return map[string]func(oops func()) zklock.Option{
-		"asked":        hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Asked: oops} }),
-		"queued":       hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Queued: oops} }),
-		"retried":      hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Retried: oops} }),
-		"acquired":     hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Acquired: oops} }),
-		"failed":       hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Failed: oops} }),
-		"released":     hook(func(oops func(zklock.LockInfo)) zklock.Hooks { return zklock.Hooks{Released: oops} }),
+		"asked": hook(func(oops func(zklock.LockInfo)) zklock.Hooks {
+			return zklock.Hooks{Asked: oops}
+		}),
+		"queued": hook(func(oops func(zklock.LockInfo)) zklock.Hooks {
+			return zklock.Hooks{Queued: oops}
+		}),
+		"retried": hook(func(oops func(zklock.LockInfo)) zklock.Hooks {
+			return zklock.Hooks{Retried: oops}
+		}),
+		"acquired": hook(func(oops func(zklock.LockInfo)) zklock.Hooks {
+			return zklock.Hooks{Acquired: oops}
+		}),
+		"failed": hook(func(oops func(zklock.LockInfo)) zklock.Hooks {
+			return zklock.Hooks{Failed: oops}
+		}),
+		"released": hook(func(oops func(zklock.LockInfo)) zklock.Hooks {
+			return zklock.Hooks{Released: oops}
+		}),
 		"log asked":    logged("zklock: lock asked for"),
 		"log queued":   logged("zklock: lock queued"),
 		"log retried":  logged("zklock: lock step retried"),
@@ -209,8 +227,8 @@ func (h oopsHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Scenarios 70 and 93. A hook, or the log's handler, panics at each moment of a call, and the caller
-// recovers, as net/http does for its handlers; or it ends its goroutine, as t.FailNow does.
+// Scenarios 70 and 93. A hook, or the log's handler, panics at each moment of a call, and the
+// caller recovers, as net/http does for its handlers; or it ends its goroutine, as t.FailNow does.
 func TestAUsersFunctionThatDoesNotReturnLeavesNoPlaceAndNoHold(t *testing.T) {
 	const oops = "a metric is registered twice"
 	ways := map[string]struct {
@@ -281,10 +299,15 @@ func TestAPanicOfAHookLeavesTheHoldThatAReentrantCallCountsUp(t *testing.T) {
 func TestAPanicOfAHookHidesNoFailureFromTheOthers(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, open := s.Dir("/l"), 0
-		count := zklock.Hooks{Asked: func(zklock.LockInfo) { open++ }, Failed: func(zklock.LockInfo) { open-- }}
-		c := s.Client(zklock.WithHooks(zklock.Hooks{Queued: func(zklock.LockInfo) { panic("oops") }}), zklock.WithHooks(count))
+		count := zklock.Hooks{Asked: func(zklock.LockInfo) { open++ },
+			Failed: func(zklock.LockInfo) { open-- }}
+		c := s.Client(zklock.WithHooks(zklock.Hooks{Queued: func(zklock.LockInfo) {
+			panic("oops")
+		}}), zklock.WithHooks(count))
 		s.Take(s.Client().Mutex(dir).Lock)
-		require.PanicsWithValue(s, "oops", func() { _, _, _ = c.Mutex(dir).Lock(locktest.Within(s, time.Second)) })
+		require.PanicsWithValue(s, "oops", func() {
+			_, _, _ = c.Mutex(dir).Lock(locktest.Within(s, time.Second))
+		})
 		require.Zero(s, open)
 	})
 }
@@ -292,7 +315,8 @@ func TestAPanicOfAHookHidesNoFailureFromTheOthers(t *testing.T) {
 func TestAReleaseThatTheEnsembleRefusesIsLogged(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		var log strings.Builder
-		c := s.Client(zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+		c := s.Client(zklock.WithLogger(slog.New(slog.NewTextHandler(&log,
+			&slog.HandlerOptions{Level: slog.LevelWarn}))))
 		h := s.Take(c.Mutex("/l", zklock.WithACL(zk.WorldACL(zk.PermRead|zk.PermCreate)...)).Lock)
 		require.ErrorIs(s, h.Unlock(), zk.ErrNoAuth)
 		synctest.Wait()
@@ -305,7 +329,8 @@ func TestAReleaseThatTheEnsembleRefusesIsLogged(t *testing.T) {
 func TestAHookThatChangesItsPathsChangesNoLock(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		rename := func(i zklock.LockInfo) { clear(i.Paths) }
-		c := s.Client(zklock.WithHooks(zklock.Hooks{Asked: rename, Acquired: rename, Released: rename}))
+		c := s.Client(zklock.WithHooks(zklock.Hooks{Asked: rename, Acquired: rename,
+			Released: rename}))
 		m := c.MultiLock([]string{"/a", "/b"})
 		h := s.Take(m.Lock)
 		rename(c.Status().Holds[0])
@@ -320,7 +345,8 @@ func TestAHookThatChangesItsPathsChangesNoLock(t *testing.T) {
 // Scenario 70: a hook that is told of a loss takes its time, or locks again: nobody waits for it.
 func TestScenario70_NobodyWaitsForAHookThatIsToldOfALoss(t *testing.T) {
 	for _, opts := range [][]zklock.LockOption{nil, {zklock.WithLocalHandoff()}} {
-		for name, lose := range map[string]func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold){
+		for name, lose := range map[string]func(s *locktest.Sim, c *locktest.Client,
+			h *zklock.Hold){
 			"max hold": func(*locktest.Sim, *locktest.Client, *zklock.Hold) {},
 			"deleted": func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) {
 				require.NoError(s, s.Server.Delete(h.Node()))
@@ -353,16 +379,19 @@ func TestScenario70_NobodyWaitsForAHookThatIsToldOfALoss(t *testing.T) {
 	}
 }
 
-// A log's handler that takes warnings alone, as slog's default often does, and does not return. It is
-// called while the call waits.
+// A log's handler that takes warnings alone, as slog's default often does, and does not return. It
+// is called while the call waits.
 func TestAWarningThatDoesNotReturnEndsTheWait(t *testing.T) {
 	const node = "/l/_c_00000000-0000-4000-8000-000000000000-lock-0000000000"
-	for name, oops := range map[string]func(){"panics": func() { panic("oops") }, "ends its goroutine": runtime.Goexit} {
+	for name, oops := range map[string]func(){"panics": func() {
+		panic("oops")
+	}, "ends its goroutine": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 				require.NoError(t, srv.Create("/l", nil))
 				require.NoError(t, srv.Create(node, nil))
-				c := locktest.Dial(t, srv, zklock.WithLogger(slog.New(warnHandler{slog.DiscardHandler, oops})))
+				c := locktest.Dial(t, srv,
+					zklock.WithLogger(slog.New(warnHandler{slog.DiscardHandler, oops})))
 				ended := make(chan any)
 				began := time.Now()
 				go func() {

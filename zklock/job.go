@@ -38,8 +38,10 @@ type Job struct {
 // READ, WRITE and CREATE there, and CREATE on path's parent while there is no record.
 func (c *Client) Job(path string, opts ...LockOption) *Job {
 	j := &Job{c.newLock(&jobKind, opts, path), path + contender.RecordSuffix, false}
-	if longest := j.record + "/00/" + strings.Repeat("x", maxComponent); j.err == nil && session.CheckPath(longest) != nil {
-		j.err = fmt.Errorf("%w %q: leaves no room for a job's record in 4096 bytes", ErrPath, path[:200]+"…")
+	if longest := j.record + "/00/" + strings.Repeat("x", maxComponent); j.err == nil &&
+		session.CheckPath(longest) != nil {
+		j.err = fmt.Errorf("%w %q: leaves no room for a job's record in 4096 bytes", ErrPath,
+			path[:200]+"…")
 	}
 	return j
 }
@@ -69,7 +71,9 @@ func (j *Job) AtMostOnce() *Job {
 //     would be. With AtMostOnce it may match ErrUnknownOutcome: the run may be recorded although fn
 //     was not called.
 //   - Any other: fn was called, and the error is Mutex.Do's.
-func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context) error) (JobRun, error) {
+func (j *Job) Once(
+	ctx context.Context, key string, fn func(ctx context.Context) error,
+) (JobRun, error) {
 	needFunction(fn == nil)
 	if err := cmp.Or(j.err, checkKey(key)); err != nil {
 		return JobRun{}, notRunError{j.fail("once", err)}
@@ -87,10 +91,13 @@ func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context)
 // wait takes. All times are the ensemble's: a call's is when it queued, or queued again after its
 // session ended. So make d less than the period that you mean: 20 h for a nightly job. A run
 // recorded while that clock was ahead counts until d after its time: see ForgetLast.
-func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
+func (j *Job) Every(
+	ctx context.Context, d time.Duration, fn func(ctx context.Context) error,
+) (JobRun, error) {
 	needFunction(fn == nil)
 	if d <= 0 && j.err == nil {
-		return JobRun{}, notRunError{j.fail("every", fmt.Errorf("%w: every %v: is not positive", ErrInvalid, d))}
+		return JobRun{},
+			notRunError{j.fail("every", fmt.Errorf("%w: every %v: is not positive", ErrInvalid, d))}
 	}
 	return j.do(ctx, "every", "", d, fn)
 }
@@ -117,7 +124,9 @@ func (j *Job) look(ctx context.Context, key string) (run JobRun, done bool) {
 
 // do runs the job under the lock, unless the record has the key, or, with d, a run that serves this
 // call.
-func (j *Job) do(ctx context.Context, op, key string, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
+func (j *Job) do(
+	ctx context.Context, op, key string, d time.Duration, fn func(ctx context.Context) error,
+) (JobRun, error) {
 	_, h, err := j.acquire(ctx, "lock", LockInfo{Kind: KindMutex})
 	if err != nil {
 		return JobRun{}, notRunError{err}
@@ -239,7 +248,9 @@ func (j *Job) forget(ctx context.Context, key string) (found bool, err error) {
 
 // forgetOnce is forget, but for changes that others make meanwhile: it returns zk.ErrBadVersion or
 // zk.ErrNoNode then.
-func (j *Job) forgetOnce(ctx context.Context, s *session.Session, key string) (found bool, err error) {
+func (j *Job) forgetOnce(
+	ctx context.Context, s *session.Session, key string,
+) (found bool, err error) {
 	dir, node := j.znode(key)
 	at, err := s.Exists(ctx, dir)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -265,7 +276,8 @@ func (j *Job) ForgetBefore(ctx context.Context, t time.Time) (n int, err error) 
 				if r.Key == "" || !r.Began.Before(t) {
 					continue
 				}
-				if err := remove(ctx, s, p.dir, p.version, KeyPath(p.dir, r.Key), r.version); err != nil {
+				if err := remove(ctx, s, p.dir, p.version, KeyPath(p.dir, r.Key),
+					r.version); err != nil {
 					return err
 				}
 				p.version++ // by remove

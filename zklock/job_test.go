@@ -37,7 +37,9 @@ func once(ctx context.Context, j *zklock.Job, key string, fn func(context.Contex
 }
 
 // every is Job.Every.
-func every(ctx context.Context, j *zklock.Job, d time.Duration, fn func(context.Context) error) error {
+func every(
+	ctx context.Context, j *zklock.Job, d time.Duration, fn func(context.Context) error,
+) error {
 	run, err := j.Every(ctx, d, fn)
 	return doneBefore(run, err)
 }
@@ -79,7 +81,8 @@ func TestARunSaysWhoHasMadeItAndWhen(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		began := time.Now()
 		for i := range 2 {
-			run, err := s.Client().Job("/jobs/nightly", zklock.WithOwner("nightly")).Once(s.Context(), "k", func(context.Context) error {
+			run, err := s.Client().Job("/jobs/nightly",
+				zklock.WithOwner("nightly")).Once(s.Context(), "k", func(context.Context) error {
 				time.Sleep(time.Second)
 				return nil
 			})
@@ -136,9 +139,12 @@ func TestAnotherClientsDataInPlaceOfARecordAreRefused(t *testing.T) {
 	for at, places := range map[string][]string{
 		"the record": {"x", "zklock-job-2", `{"format":"zklock-once-1","runs":[]}`},
 		"a bucket":   {"x"},
-		"a run": {"", "x", "null", "[]", `{"key":"k","host":"h","pid":1,"token":0,"took_ms":1}`, `{"key":"k","host":"h","pid":1,"token":1,"took_ms":-1}`,
-			`{"key":"k","host":"h","pid":1,"token":1,"took_ms":1} x`, `{"key":"k","host":"h","pid":1,"token":1,"took_ms":1,"more":1}`,
-			`{"key":"\u001b[2J","host":"h","pid":1,"token":1,"took_ms":1}`, `{"key":"l","host":"h","pid":1,"token":1,"took_ms":1}`,
+		"a run": {"", "x", "null", "[]", `{"key":"k","host":"h","pid":1,"token":0,"took_ms":1}`,
+			`{"key":"k","host":"h","pid":1,"token":1,"took_ms":-1}`,
+			`{"key":"k","host":"h","pid":1,"token":1,"took_ms":1} x`,
+			`{"key":"k","host":"h","pid":1,"token":1,"took_ms":1,"more":1}`,
+			`{"key":"\u001b[2J","host":"h","pid":1,"token":1,"took_ms":1}`,
+			`{"key":"l","host":"h","pid":1,"token":1,"took_ms":1}`,
 			strings.Repeat(" ", 5<<10)},
 	} {
 		for _, data := range places {
@@ -224,14 +230,18 @@ func TestABadKeyPeriodOrPathOfAJobIsRefused(t *testing.T) {
 	})
 }
 
-// The write of the run is lost with its connection, and another client makes the run's znode, or deletes the record, before the
-// write is repeated. What is then found must not be taken for this run.
+// The write of the run is lost with its connection, and another client makes the run's znode, or
+// deletes the record, before the write is repeated. What is then found must not be taken for this
+// run.
 func TestARunIsRecordedAlsoWhenAnotherClientHasChangedTheRecordMeanwhile(t *testing.T) {
 	for name, change := range map[string]func(s *locktest.Sim, node string) error{
 		"made the run's znode": func(s *locktest.Sim, node string) error {
-			return s.Server.Create(node, []byte(`{"key":"b","host":"another","pid":1,"token":1,"took_ms":0}`))
+			return s.Server.Create(node,
+				[]byte(`{"key":"b","host":"another","pid":1,"token":1,"took_ms":0}`))
 		},
-		"deleted the record": func(s *locktest.Sim, _ string) error { return s.Server.DeleteAll(record) },
+		"deleted the record": func(s *locktest.Sim, _ string) error {
+			return s.Server.DeleteAll(record)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
@@ -265,8 +275,10 @@ func TestARecordThatCanNotBeWrittenIsFoundOutBeforeTheFunction(t *testing.T) {
 
 func TestWhatIsNotARunToTheLetterIsAConflict(t *testing.T) {
 	for i, data := range []string{
-		`{"host":"h","pid":1,"token":1,"took_ms":1}}`, `{"host":"h","pid":1,"token":1,"took_ms":1}]somebody's`,
-		`{"host":"h","pid":1,"token":1,"took_ms":9223372036854775807}`, `{"token":1}`, `{"TOKEN":1,"token":2,"host":"x","pid":-5,"took_ms":1}`,
+		`{"host":"h","pid":1,"token":1,"took_ms":1}}`,
+		`{"host":"h","pid":1,"token":1,"took_ms":1}]somebody's`,
+		`{"host":"h","pid":1,"token":1,"took_ms":9223372036854775807}`, `{"token":1}`,
+		`{"TOKEN":1,"token":2,"host":"x","pid":-5,"took_ms":1}`,
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
@@ -304,7 +316,8 @@ func TestRunsPassesOverWhatIsNoneOfTheRecords(t *testing.T) {
 
 func TestNothingIsFoundBelowAMissingChrootAndThatIsAnError(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		c, err := zklock.Dial(s.Context(), s.Server.Addr()+"/misspelt", zklock.WithDialer(s.Server.Dial))
+		c, err := zklock.Dial(s.Context(), s.Server.Addr()+"/misspelt",
+			zklock.WithDialer(s.Server.Dial))
 		require.NoError(s, err)
 		defer c.Close()
 		j := c.Job("/jobs/nightly")
@@ -320,7 +333,8 @@ func TestAnEnsembleWhoseWritesAreSlowEndsARunOfAtMostOnce(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		s.Server.Inject(onRecord(fault.DelayReply(1200 * time.Millisecond)))
 		began := time.Now()
-		require.NoError(s, once(s.Context(), s.Client().Job("/jobs/nightly").AtMostOnce(), "k", new(job).run))
+		require.NoError(s,
+			once(s.Context(), s.Client().Job("/jobs/nightly").AtMostOnce(), "k", new(job).run))
 		require.Less(s, time.Since(began), 10*time.Second)
 	})
 }

@@ -43,7 +43,9 @@ func (j *Job) znode(key string) (dir, node string) {
 }
 
 // read returns the run of key, as the session's server knows it. there is false if there is none.
-func (j *Job) read(ctx context.Context, s *session.Session, key string) (r recorded, there bool, err error) {
+func (j *Job) read(
+	ctx context.Context, s *session.Session, key string,
+) (r recorded, there bool, err error) {
 	_, node := j.znode(key)
 	data, stat, err := s.Get(ctx, node)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -63,7 +65,8 @@ func (j *Job) read(ctx context.Context, s *session.Session, key string) (r recor
 }
 
 func anotherKey(node string, r recorded) error {
-	return fmt.Errorf("%w: %s has the run of another key, \"%s\"", ErrConflict, node, text.Foreign(r.Key))
+	return fmt.Errorf("%w: %s has the run of another key, \"%s\"", ErrConflict, node,
+		text.Foreign(r.Key))
 }
 
 // open makes dir, the record or a bucket, if it is missing, and makes sure that it is ours.
@@ -112,8 +115,9 @@ func (j *Job) create(ctx context.Context, s *session.Session, dir string) error 
 type recordOwner uint8
 
 const (
-	noRecord  recordOwner = iota // it is empty, as an operator makes it to give it its own access list
-	ourRecord                    // it has our data
+	// it is empty, as an operator makes it to give it its own access list
+	noRecord  recordOwner = iota
+	ourRecord             // it has our data
 )
 
 // ownerOf returns whose dir is, the record or a bucket. It returns ErrConflict if dir is another
@@ -127,13 +131,15 @@ func ownerOf(ctx context.Context, s *session.Session, dir string) (recordOwner, 
 		return ourRecord, stat, nil
 	}
 	if len(data) > 0 {
-		return noRecord, stat, fmt.Errorf("%w: %s is not a job's record, and is left as it is: \"%s\"",
-			ErrConflict, dir, text.Foreign(string(data)))
+		return noRecord, stat,
+			fmt.Errorf("%w: %s is not a job's record, and is left as it is: \"%s\"",
+				ErrConflict, dir, text.Foreign(string(data)))
 	}
 	hadChildren := stat.Cversion != 0
 	if hadChildren || stat.EphemeralOwner != 0 {
-		return noRecord, stat, fmt.Errorf("%w: %s, where a job's record would be, is the directory of a lock",
-			ErrConflict, dir)
+		return noRecord, stat,
+			fmt.Errorf("%w: %s, where a job's record would be, is the directory of a lock",
+				ErrConflict, dir)
 	}
 	return noRecord, stat, nil
 }
@@ -184,7 +190,9 @@ func (j *Job) pageNames(ctx context.Context, s *session.Session) ([]string, erro
 
 // page passes the runs in the record's child of that name to fn. A child that is neither a bucket
 // nor Every's run is skipped: it may be a lock's contender, for example.
-func (j *Job) page(ctx context.Context, s *session.Session, name string, fn func(page) error) error {
+func (j *Job) page(
+	ctx context.Context, s *session.Session, name string, fn func(page) error,
+) error {
 	p := page{dir: j.record}
 	isBucket := isBucketName(name)
 	if !isBucket && name != contender.RecordLast {
@@ -218,7 +226,9 @@ func isBucketName(name string) bool {
 }
 
 // readRuns returns the runs in dir, without those that were deleted meanwhile.
-func readRuns(ctx context.Context, s *session.Session, dir string, names []string) ([]recorded, error) {
+func readRuns(
+	ctx context.Context, s *session.Session, dir string, names []string,
+) ([]recorded, error) {
 	fits := func(stat zk.Stat) bool { return stat.DataLength <= maxRun }
 	nodes, err := s.ReadBelow(ctx, dir, names, fits)
 	if err != nil {
@@ -257,7 +267,9 @@ func parseRunOf(dir, name string, data []byte, stat zk.Stat) (recorded, error) {
 // remove deletes a run that was read when dir had version at. It sets dir's data too: a run that
 // another client has deleted and made again may have the version that was read, but then dir has
 // another one.
-func remove(ctx context.Context, s *session.Session, dir string, at int32, node string, version int32) error {
+func remove(
+	ctx context.Context, s *session.Session, dir string, at int32, node string, version int32,
+) error {
 	_, err := s.Multi(ctx,
 		session.OpSet{Path: dir, Data: []byte(recordFormat), Version: at},
 		session.OpDelete{Path: node, Version: version})

@@ -29,7 +29,8 @@ func (r JobRun) String() string {
 	if r == (JobRun{}) {
 		return "no run"
 	}
-	s := fmt.Sprintf("by %s, begun %s, token %d", contender.Signature(r.Owner, r.Host, r.PID), r.Began.UTC().Format(time.RFC3339), r.Token)
+	s := fmt.Sprintf("by %s, begun %s, token %d", contender.Signature(r.Owner, r.Host, r.PID),
+		r.Began.UTC().Format(time.RFC3339), r.Token)
 	if r.Key != "" {
 		s = text.Foreign(r.Key) + " " + s
 	}
@@ -38,7 +39,8 @@ func (r JobRun) String() string {
 
 func checkKey(key string) error {
 	if key == "" || len(key) > maxKey || text.Clean(key) != key {
-		return fmt.Errorf("%w: key \"%s\": is not 1 to %d bytes of printable UTF-8", ErrInvalid, text.Foreign(key), maxKey)
+		return fmt.Errorf("%w: key \"%s\": is not 1 to %d bytes of printable UTF-8", ErrInvalid,
+			text.Foreign(key), maxKey)
 	}
 	return nil
 }
@@ -80,12 +82,16 @@ func parseRun(node string, data []byte, stat zk.Stat) (recorded, error) {
 	case err != nil:
 	case !bytes.Equal(r.encode(), data):
 		err = errors.New("it is written otherwise")
-	case r.Host == "" || r.PID <= 0 || r.Token <= 0 || r.Took < 0 || r.Took > stat.Mtime || r.Key != "" && checkKey(r.Key) != nil:
+	case r.Host == "" || r.PID <= 0 || r.Token <= 0 || r.Took < 0 || r.Took > stat.Mtime ||
+		r.Key != "" && checkKey(r.Key) != nil:
 		err = errors.New("its values are out of range")
 	}
 	if err != nil {
-		return recorded{}, fmt.Errorf("%w: %s is not a run of a job, and is left as it is: %v: \"%s\"", ErrConflict, node, err, text.Foreign(string(data)))
+		return recorded{},
+			fmt.Errorf("%w: %s is not a run of a job, and is left as it is: %v: \"%s\"",
+				ErrConflict, node, err, text.Foreign(string(data)))
 	}
 	began := time.UnixMilli(stat.Mtime - r.Took)
-	return recorded{JobRun{r.Key, r.Owner, r.Host, r.PID, r.Token, began, false}, data, stat.Version, r.UnderWay}, nil
+	return recorded{JobRun{r.Key, r.Owner, r.Host, r.PID, r.Token, began, false}, data,
+		stat.Version, r.UnderWay}, nil
 }

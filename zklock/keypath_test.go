@@ -52,10 +52,13 @@ func TestKeyPathKeepsWhatIsSafeAndEscapesTheRest(t *testing.T) {
 func FuzzKeyPath(f *testing.F) {
 	long := strings.Repeat("é/", 200)
 	for _, seed := range [][2]string{
-		{"a", "b"}, {".", ".."}, {"a/b", "a%2Fb"}, {"%2F", "/"}, {"", "x"}, {"~", "%7E"}, {"\x00", "%00"}, {"\xff", "\ufffd"},
-		{long, long + "x"}, {strings.Repeat("a", 200), strings.Repeat("a", 201)}, {"zookeeper", "%7aookeeper"},
+		{"a", "b"}, {".", ".."}, {"a/b", "a%2Fb"}, {"%2F", "/"}, {"", "x"}, {"~", "%7E"},
+		{"\x00", "%00"}, {"\xff", "\ufffd"},
+		{long, long + "x"}, {strings.Repeat("a", 200), strings.Repeat("a", 201)},
+		{"zookeeper", "%7aookeeper"},
 		{"x-lock-0000000001", "x-lock-000000000%31"}, {"x-lock--2147483648", "lock-0000000001"},
-		{strings.Repeat("x", 190) + "lock-0000000001", strings.Repeat("x", 184) + "lock-0000000001"},
+		{strings.Repeat("x", 190) + "lock-0000000001",
+			strings.Repeat("x", 184) + "lock-0000000001"},
 		{strings.Repeat("a", 135) + "~" + strings.Repeat("0", 64), strings.Repeat("a", 300)},
 	} {
 		f.Add(seed[0], seed[1])

@@ -16,9 +16,9 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Scenarios 17 and 18: a holder that is cut off, or connected only to a server that has lost its leader, stops by its own
-// clock: its context has ended when another client's Lock returns. In each trial one client holds a lock of which another
-// client is next in line.
+// Scenarios 17 and 18: a holder that is cut off, or connected only to a server that has lost its
+// leader, stops by its own clock: its context has ended when another client's Lock returns. In each
+// trial one client holds a lock of which another client is next in line.
 
 const trialsAtOnce = 20
 
@@ -54,11 +54,13 @@ func (sc scene) hold(ctx context.Context, t *testing.T, dir string, trials int) 
 	for i := range all {
 		all[i] = &trial{}
 		setUp.Go(func() {
-			// The heartbeats of the sessions must not be in phase, so that the fault meets them at all phases.
+			// The heartbeats of the sessions must not be in phase, so that the fault meets them at
+			// all phases.
 			locktest.Pass(rand.N(s.ShortTimeout() / 5))
 			tr := all[i]
 			var err error
-			if tr.holder, err = s.Dial(t, sc.holder, zklock.WithSessionTimeout(s.ShortTimeout())); err == nil {
+			if tr.holder, err = s.Dial(t, sc.holder,
+				zklock.WithSessionTimeout(s.ShortTimeout())); err == nil {
 				_, tr.hold, err = tr.holder.Mutex(fmt.Sprint(dir, "/", i)).Lock(ctx)
 			}
 			if err != nil {
@@ -90,8 +92,8 @@ func (sc scene) strike(all []*trial) {
 	sc.fault()
 }
 
-// run makes a number of trials at once, and returns those in which the fault met a holder: on a machine that stood still for
-// longer than a lease, some may have lost their locks before.
+// run makes a number of trials at once, and returns those in which the fault met a holder: on a
+// machine that stood still for longer than a lease, some may have lost their locks before.
 func (sc scene) run(t *testing.T, trials int) []*trial {
 	t.Helper()
 	s := sc.site
@@ -141,19 +143,23 @@ func (sc scene) run(t *testing.T, trials int) []*trial {
 	return met
 }
 
-// play runs trials, in at least the given number of rounds, until enough have met their fault, and checks them.
+// play runs trials, in at least the given number of rounds, until enough have met their fault, and
+// checks them.
 func play(t *testing.T, rounds int, scene func() scene) {
 	t.Helper()
 	var margins, after []time.Duration
 	for round := 0; len(margins) < trialsAtOnce; round++ {
-		require.Less(t, round, rounds+10, "holders lose their locks before anything is done to them")
+		require.Less(t, round, rounds+10,
+			"holders lose their locks before anything is done to them")
 		sc := scene()
 		for _, tr := range sc.run(t, min(trialsAtOnce/rounds, trialsAtOnce-len(margins))) {
-			require.False(t, tr.alive, "another client's Lock returned while the holder's context had not ended")
+			require.False(t, tr.alive,
+				"another client's Lock returned while the holder's context had not ended")
 			require.ErrorIs(t, tr.hold.Err(), zklock.ErrLost)
 			require.ErrorIs(t, tr.hold.Err(), zklock.ErrLeaseExpired)
 			tr.mu.Lock()
-			margins, after = append(margins, tr.got.Sub(tr.ended)), append(after, tr.ended.Sub(tr.cut))
+			margins, after = append(margins, tr.got.Sub(tr.ended)), append(after,
+				tr.ended.Sub(tr.cut))
 			tr.mu.Unlock()
 		}
 		sc.site.Mend(t)
@@ -166,8 +172,8 @@ func play(t *testing.T, rounds int, scene func() scene) {
 		locktest.Millis(margins[0]), locktest.Millis(margins[n-1]), locktest.Millis(margins[n/2]))
 }
 
-// rounds is how often a fault that affects all holders at once is repeated, because its moment within the servers' ticks is
-// the same for all of them.
+// rounds is how often a fault that affects all holders at once is repeated, because its moment
+// within the servers' ticks is the same for all of them.
 func rounds() int {
 	if locktest.Long() {
 		return trialsAtOnce

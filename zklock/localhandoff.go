@@ -29,7 +29,8 @@ type localQueues struct{ handoff.Queues }
 // options that the znode depends on.
 func (l lock) localEntrance() (entrance, error) {
 	if !l.kind.hasLocalHandoff {
-		return nil, fmt.Errorf("%w: WithLocalHandoff is for a mutex; this is a %s", ErrInvalid, l.kind.noun)
+		return nil,
+			fmt.Errorf("%w: WithLocalHandoff is for a mutex; this is a %s", ErrInvalid, l.kind.noun)
 	}
 	rest := fmt.Appendf(nil, "%t %#v\n%s", l.o.container, l.o.acl, l.place.Data)
 	shared := &handoff.Lock{

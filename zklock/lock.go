@@ -36,8 +36,9 @@ type entrance func(context.Context, *waiting) (ticket, error)
 
 // kind is what a lock is, where its options and messages depend on that.
 type kind struct {
-	noun            string
-	notReentrant    string // why WithReentrancy is refused, with the noun's article; "" if it is not
+	noun string
+	// why WithReentrancy is refused, with the noun's article; "" if it is not
+	notReentrant    string
 	hasLocalHandoff bool
 	isRanked        bool // its contenders have ranks
 }
@@ -47,9 +48,12 @@ var (
 	mutexKind     = kind{noun: "mutex", hasLocalHandoff: true}
 	rwMutexKind   = kind{noun: "read/write lock"}
 	multiLockKind = kind{noun: "multi lock"}
-	semaphoreKind = kind{noun: "semaphore", notReentrant: "a semaphore: each call takes permits of its own"}
-	electionKind  = kind{noun: "election", notReentrant: "an election: a candidate leads once", isRanked: true}
-	jobKind       = kind{noun: "job", notReentrant: "a job: two calls under one hold would both run it"}
+	semaphoreKind = kind{noun: "semaphore",
+		notReentrant: "a semaphore: each call takes permits of its own"}
+	electionKind = kind{noun: "election", notReentrant: "an election: a candidate leads once",
+		isRanked: true}
+	jobKind = kind{noun: "job",
+		notReentrant: "a job: two calls under one hold would both run it"}
 )
 
 func (c *Client) newLock(k *kind, opts []LockOption, paths ...string) lock {
@@ -93,7 +97,9 @@ func (l *lock) String() string {
 // context for work under it. The hold is a further one of the acquisition that ctx carries, if
 // there is one and the lock is reentrant. Otherwise it is that of a new acquisition. op names the
 // call in errors. The caller sets info's Kind, Permits and Try.
-func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.Context, *Hold, error) {
+func (l *lock) acquire(
+	ctx context.Context, op string, info LockInfo,
+) (context.Context, *Hold, error) {
 	if l.err != nil {
 		return ctx, nil, l.fail(op, l.err)
 	}
@@ -145,7 +151,8 @@ func (l *lock) newWaiting(ctx context.Context, info LockInfo) *waiting {
 	if l.o.waitSet && l.o.wait == 0 {
 		info.Try = true
 	}
-	return &waiting{c: l.c, caller: ctx, info: info, since: time.Now(), cancel: func() {}, tells: l.c.tellsWaits(ctx)}
+	return &waiting{c: l.c, caller: ctx, info: info, since: time.Now(), cancel: func() {},
+		tells: l.c.tellsWaits(ctx)}
 }
 
 // bound returns the context of w's wait, which ends with ctx, and when the call has taken as long
@@ -205,8 +212,10 @@ var (
 
 // aboutToQueue is what a call was doing whose context had ended before it began.
 func aboutToQueue(ctx context.Context) error {
-	if h, ok := ctx.Value(holdKey{}).(*Hold); ok && h.Err() != nil && errors.Is(context.Cause(ctx), h.Err()) {
-		return fmt.Errorf("about to queue with the context of an earlier hold, %v; use the context that its Lock was called with", h)
+	if h, ok := ctx.Value(holdKey{}).(*Hold); ok && h.Err() != nil &&
+		errors.Is(context.Cause(ctx), h.Err()) {
+		return fmt.Errorf(
+			"about to queue with the context of an earlier hold, %v; use the context that its Lock was called with", h)
 	}
 	return errors.New("about to queue")
 }
@@ -269,12 +278,16 @@ func (l *lock) queueUp(ctx context.Context, w *waiting) (ticket, error) {
 }
 
 // obtain returns a ticket that holds. If its session ends, it queues again in the next one.
-func (l *lock) obtain(ctx context.Context, call LockInfo, caller queue.Caller) (t *queue.Ticket, err error) {
-	var aside queue.LineError // the place of a candidate that steps aside, until it has entered again
-	var before *queue.Ticket  // the ticket of that place
+func (l *lock) obtain(
+	ctx context.Context, call LockInfo, caller queue.Caller,
+) (t *queue.Ticket, err error) {
+	// the place of a candidate that steps aside, until it has entered again
+	var aside queue.LineError
+	var before *queue.Ticket // the ticket of that place
 	defer func() {
 		l.giveUpBefore(ctx, before)
-		if err != nil && aside.Ahead > 0 && errors.Is(err, ctx.Err()) && !errors.As(err, new(queue.LineError)) {
+		if err != nil && aside.Ahead > 0 && errors.Is(err, ctx.Err()) &&
+			!errors.As(err, new(queue.LineError)) {
 			err = fmt.Errorf("%w, %w", err, aside)
 		}
 	}()
@@ -302,9 +315,11 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, caller queue.Caller) (
 			continue // at the end of the line
 		case errors.Is(err, ErrSessionFull):
 			return nil, fmt.Errorf("%w: open another Client for more locks", err)
-		case !failure.IsOne(err, ctx.Err(), ErrLost, ErrClosed, queue.ErrGone): // an answer, whatever has ended since
+		case !failure.IsOne(err, ctx.Err(), ErrLost, ErrClosed, queue.ErrGone):
+			// an answer, whatever has ended since
 			return nil, err
-		case ctx.Err() != nil, l.c.ctx.Err() != nil, errors.Is(err, ErrAuth): // the next session would not do
+		case ctx.Err() != nil, l.c.ctx.Err() != nil, errors.Is(err, ErrAuth):
+			// the next session would not do
 			return nil, l.c.ended(ctx, err)
 		}
 		aside = queue.LineError{}
@@ -406,7 +421,9 @@ func (l *lock) explain(ctx context.Context, w *waiting, err error) error {
 func gaveUp(d time.Duration, cause, err error) error {
 	end := fmt.Sprintf("%v (%v) while ", context.DeadlineExceeded, cause)
 	doing := strings.Replace(bare(err), end, "", 1)
-	return unansweredError(fmt.Sprintf("no answer within %v, so it is not known whether the lock is free: %s", d, doing))
+	return unansweredError(
+		fmt.Sprintf("no answer within %v, so it is not known whether the lock is free: %s", d,
+			doing))
 }
 
 // unansweredError is ErrUnreachable with a text.

@@ -22,9 +22,16 @@ func TestTheContextThatLockGivesEndsWithTheHoldAndWithItsCaller(t *testing.T) {
 		cause error
 		err   error
 	}{
-		"the caller ends it":    {func(_ *locktest.Sim, _ *zklock.Hold, cancel context.CancelCauseFunc) { cancel(errCaller) }, errCaller, context.Canceled},
-		"the caller's deadline": {func(*locktest.Sim, *zklock.Hold, context.CancelCauseFunc) { time.Sleep(locktest.LongTime) }, context.DeadlineExceeded, context.DeadlineExceeded},
-		"the hold is released":  {func(s *locktest.Sim, h *zklock.Hold, _ context.CancelCauseFunc) { s.Unlock(h) }, zklock.ErrUnlocked, context.Canceled},
+		"the caller ends it": {func(_ *locktest.Sim, _ *zklock.Hold,
+			cancel context.CancelCauseFunc) {
+			cancel(errCaller)
+		}, errCaller, context.Canceled},
+		"the caller's deadline": {func(*locktest.Sim, *zklock.Hold, context.CancelCauseFunc) {
+			time.Sleep(locktest.LongTime)
+		}, context.DeadlineExceeded, context.DeadlineExceeded},
+		"the hold is released": {func(s *locktest.Sim, h *zklock.Hold, _ context.CancelCauseFunc) {
+			s.Unlock(h)
+		}, zklock.ErrUnlocked, context.Canceled},
 		"the znode is deleted": {func(s *locktest.Sim, h *zklock.Hold, _ context.CancelCauseFunc) {
 			require.NoError(s, s.Server.Delete(h.Node()))
 		}, zklock.ErrNodeDeleted, context.Canceled},
@@ -36,7 +43,8 @@ func TestTheContextThatLockGivesEndsWithTheHoldAndWithItsCaller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				c := s.Client()
-				ctx, cancel := context.WithCancelCause(context.WithValue(s.Context(), key("caller"), 1))
+				ctx, cancel := context.WithCancelCause(context.WithValue(s.Context(), key("caller"),
+					1))
 				defer cancel(nil)
 				timed, done := context.WithTimeout(ctx, locktest.LongTime)
 				defer done()
@@ -103,7 +111,8 @@ func TestNoMethodOfTheCallersContextHoldsUpTheOtherHolds(t *testing.T) {
 	})
 }
 
-// A loop that writes ctx, hold, err = m.Lock(ctx) calls its second Lock with the first hold's context.
+// A loop that writes ctx, hold, err = m.Lock(ctx) calls its second Lock with the first hold's
+// context.
 func TestALockWithTheContextOfAnEarlierHoldSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		m := s.Client().Mutex("/l")
@@ -129,7 +138,8 @@ func TestALockWithTheContextOfAnEarlierHoldSaysSo(t *testing.T) {
 	})
 }
 
-// A helper that is called under nested locks gets the hold of the lock that it names, not the innermost one.
+// A helper that is called under nested locks gets the hold of the lock that it names, not the
+// innermost one.
 func TestHoldFromFindsTheHoldOfAPath(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -147,7 +157,8 @@ func TestHoldFromFindsTheHoldOfAPath(t *testing.T) {
 		ctx, both, err := c.MultiLock([]string{"/a", "/b"}).Lock(ctx)
 		require.NoError(s, err)
 		require.Equal(s, []*zklock.Hold{outer, both, both, nil}, holds(ctx))
-		require.Equal(s, []*zklock.Hold{outer, both, both, nil}, holds(both.Context()), "as a value of its caller's")
+		require.Equal(s, []*zklock.Hold{outer, both, both, nil}, holds(both.Context()),
+			"as a value of its caller's")
 		ctx, inner, err := order.Lock(ctx)
 		require.NoError(s, err)
 		require.Equal(s, []*zklock.Hold{inner, both, both, nil}, holds(ctx))
@@ -170,7 +181,9 @@ func TestTryDoTellsWhetherTheFunctionWasCalled(t *testing.T) {
 		require.True(s, ran)
 		require.Equal(s, own, err)
 
-		ran, err = m.TryDo(s.Context(), func(ctx context.Context) error { return m.Do(ctx, neverRun) })
+		ran, err = m.TryDo(s.Context(), func(ctx context.Context) error {
+			return m.Do(ctx, neverRun)
+		})
 		require.True(s, ran, "it is the inner one that was not run")
 		require.ErrorIs(s, err, zklock.ErrDeadlock)
 
@@ -205,7 +218,8 @@ func kindsOfTryDo(c *locktest.Client, dirs []string) map[string]tryDo {
 }
 
 func TestTryDoOfEachKindCallsTheFunctionIfTheLockIsFree(t *testing.T) {
-	for kind := range kindsOfTryDo(&locktest.Client{Client: &zklock.Client{}}, []string{"/m/a", "/m/b"}) {
+	for kind := range kindsOfTryDo(&locktest.Client{Client: &zklock.Client{}},
+		[]string{"/m/a", "/m/b"}) {
 		t.Run(kind, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				own, dirs := errors.New("the work's own"), dirs(s, 2)
@@ -219,7 +233,9 @@ func TestTryDoOfEachKindCallsTheFunctionIfTheLockIsFree(t *testing.T) {
 					require.False(s, ran)
 					require.NoError(s, err, "busy is no error")
 					if kind == "read" {
-						ran, err = others["read"](s.Context(), func(context.Context) error { return nil })
+						ran, err = others["read"](s.Context(), func(context.Context) error {
+							return nil
+						})
 						require.True(s, ran, "readers share the lock")
 						require.NoError(s, err)
 					}

@@ -47,14 +47,18 @@ var openToAll = session.WorldACL()
 // no server has answered. With d = 0 Lock does not wait, like TryLock. Default: as long as the
 // context lasts.
 func WithMaxWait(d time.Duration) LockOption {
-	return LockOption{unless(d < 0, func(o *lockOptions) { o.wait, o.waitSet = d, true }, "wait %v: is negative", d)}
+	return LockOption{unless(d < 0, func(o *lockOptions) {
+		o.wait, o.waitSet = d, true
+	}, "wait %v: is negative", d)}
 }
 
 // WithMaxHold ends a hold after d, with the cause ErrMaxHold: first its context, which has that
 // deadline, then its znode. It guards against work that hangs; work that ignores its context is
 // then unprotected. Default: no limit. Reentrant holds use the first's limit.
 func WithMaxHold(d time.Duration) LockOption {
-	return LockOption{unless(d <= 0, func(o *lockOptions) { o.maxHold = d }, "max hold %v: is not positive", d)}
+	return LockOption{unless(d <= 0, func(o *lockOptions) {
+		o.maxHold = d
+	}, "max hold %v: is not positive", d)}
 }
 
 // WithReentrancy lets a Lock with the context of a hold of the same lock succeed at once. Holds are
@@ -81,7 +85,8 @@ const maxData = 64 << 10
 // znode. A client is not notified when a znode that it may not read goes: it looks again after a
 // session timeout, later once a minute.
 func WithACL(acl ...zk.ACL) LockOption {
-	return LockOption{unless(len(acl) == 0, func(o *lockOptions) { o.acl = append([]zk.ACL{}, acl...) },
+	return LockOption{unless(len(acl) == 0,
+		func(o *lockOptions) { o.acl = append([]zk.ACL{}, acl...) },
 		"ACL: is empty, so that nobody could ever delete the znode")}
 }
 

@@ -89,7 +89,8 @@ func (d defaultLog) WithGroup(name string) slog.Handler {
 
 // tellsWaits reports whether a user's function is called while a call waits.
 func (c *Client) tellsWaits(ctx context.Context) bool {
-	return c.opts.hooks.Queued != nil || c.opts.hooks.Retried != nil || c.log.Enabled(ctx, slog.LevelDebug)
+	return c.opts.hooks.Queued != nil || c.opts.hooks.Retried != nil ||
+		c.log.Enabled(ctx, slog.LevelDebug)
 }
 
 // tell logs an event of a lock, with what i has of it, and then calls its hook, which may be nil.
@@ -106,7 +107,8 @@ func (c *Client) tell(level slog.Level, event string, hook func(LockInfo), i Loc
 
 // attrs returns what a log's line says of the call: its call, kind and path, and what else it has.
 func (i LockInfo) attrs() []slog.Attr {
-	attrs := []slog.Attr{slog.Uint64("call", i.Call), slog.String("kind", string(i.Kind)), slog.String("path", i.Path)}
+	attrs := []slog.Attr{slog.Uint64("call", i.Call), slog.String("kind", string(i.Kind)),
+		slog.String("path", i.Path)}
 	for _, a := range []slog.Attr{
 		slog.String("owner", i.Owner),
 		slog.Int("permits", i.Permits),
@@ -130,7 +132,8 @@ func (i LockInfo) attrs() []slog.Attr {
 
 // rounded returns d as a reader wants it: three digits or so.
 func rounded(d time.Duration) time.Duration {
-	for _, unit := range []time.Duration{time.Second, 100 * time.Millisecond, time.Millisecond, time.Microsecond} {
+	for _, unit := range []time.Duration{time.Second, 100 * time.Millisecond, time.Millisecond,
+		time.Microsecond} {
 		if d >= 100*unit {
 			return d.Round(unit)
 		}

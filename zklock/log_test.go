@@ -20,7 +20,10 @@ import (
 
 // withDefaultLog runs fn, beside no other test, with slog's default as a program has it, and with a
 // client that was opened before the program set that. It returns the lines.
-func withDefaultLog(t *testing.T, fn func(t *testing.T, srv *zktest.Server, c *zklock.Client), opts ...zklock.Option) []string {
+func withDefaultLog(
+	t *testing.T, fn func(t *testing.T, srv *zktest.Server, c *zklock.Client),
+	opts ...zklock.Option,
+) []string {
 	t.Helper()
 	var text locktest.Buffer
 	was := slog.Default()
@@ -28,7 +31,8 @@ func withDefaultLog(t *testing.T, fn func(t *testing.T, srv *zktest.Server, c *z
 	locktest.BubbleAlone(t, func(t *testing.T, srv *zktest.Server) {
 		c, err := zklock.Dial(t.Context(), srv.Addr(), append(opts, zklock.WithDialer(srv.Dial))...)
 		require.NoError(t, err)
-		slog.SetDefault(slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		slog.SetDefault(slog.New(slog.NewTextHandler(&text,
+			&slog.HandlerOptions{Level: slog.LevelDebug})))
 		fn(t, srv, c)
 		synctest.Wait()
 		require.NoError(t, c.Close())
@@ -51,36 +55,45 @@ func TestWhatGoesWrongIsLoggedWithoutAnyOption(t *testing.T) {
 			time.Sleep(1234567 * time.Microsecond)
 			require.NoError(t, srv.Delete(hold.Node()))
 			<-hold.Context().Done()
-		}, [][]string{{"level=WARN", "zklock: lock lost", "path=/l", "held=1.235s", "deleted by somebody else"}}},
-		"a lock that its release finds deleted": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+		}, [][]string{{"level=WARN", "zklock: lock lost", "path=/l", "held=1.235s",
+			"deleted by somebody else"}}},
+		"a lock that its release finds deleted": {func(t *testing.T, srv *zktest.Server,
+			c *zklock.Client) {
 			hold := locktest.Lock(t, c.Mutex("/l"))
 			require.NoError(t, srv.Delete(hold.Node())) // a fresh hold does not watch its znode yet
 			require.ErrorIs(t, hold.Unlock(), zklock.ErrNodeDeleted)
-		}, [][]string{{"level=WARN", "zklock: lock found deleted at its release", "path=/l", "deleted by somebody else"}}},
+		}, [][]string{{"level=WARN", "zklock: lock found deleted at its release", "path=/l",
+			"deleted by somebody else"}}},
 		"a refused release": {func(t *testing.T, _ *zktest.Server, c *zklock.Client) {
 			hold := locktest.Lock(t, c.Mutex("/l"))
 			grant(t, c, "/l", allButDelete)
 			require.ErrorIs(t, hold.Unlock(), zk.ErrNoAuth)
-		}, [][]string{{"level=WARN", "zklock: own znode can't be deleted", "grant DELETE at its path", "path=/l ", "node=/l/", "refused by an access list"}}},
+		}, [][]string{{"level=WARN", "zklock: own znode can't be deleted",
+			"grant DELETE at its path", "path=/l ", "node=/l/", "refused by an access list"}}},
 		"a semaphore of another size": {func(t *testing.T, _ *zktest.Server, c *zklock.Client) {
 			locktest.Unlock(t, locktest.Take(t, locktest.Permits(c.Semaphore("/s", 3), 1)))
 			locktest.Unlock(t, locktest.Take(t, locktest.Permits(c.Semaphore("/s", 5), 1)))
-		}, [][]string{{"level=WARN", "zklock: semaphore has another size", "path=/s", "ensemble=3", "program=5"}}},
-		"a lost term, and its work's error": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+		}, [][]string{{"level=WARN", "zklock: semaphore has another size", "path=/s", "ensemble=3",
+			"program=5"}}},
+		"a lost term, and its work's error": {func(t *testing.T, srv *zktest.Server,
+			c *zklock.Client) {
 			term := 0
-			require.NoError(t, c.Election("/e").Run(t.Context(), nil, func(ctx context.Context, hold *zklock.Hold) error {
-				if term++; term > 1 {
-					return nil
-				}
-				require.NoError(t, srv.Delete(hold.Node()))
-				<-ctx.Done()
-				synctest.Wait() // until the loss has been logged, by another goroutine
-				return errors.New("the books don't balance")
-			}))
+			require.NoError(t,
+				c.Election("/e").Run(t.Context(), nil,
+					func(ctx context.Context, hold *zklock.Hold) error {
+						if term++; term > 1 {
+							return nil
+						}
+						require.NoError(t, srv.Delete(hold.Node()))
+						<-ctx.Done()
+						synctest.Wait() // until the loss has been logged, by another goroutine
+						return errors.New("the books don't balance")
+					}))
 		}, [][]string{
 			{"level=INFO", "zklock: leadership won", "path=/e"},
 			{"level=WARN", "zklock: leadership lost", "path=/e"},
-			{"level=WARN", "zklock: lead failed after its term was lost", "the books don't balance"},
+			{"level=WARN", "zklock: lead failed after its term was lost",
+				"the books don't balance"},
 			{"level=INFO", "zklock: leadership won", "path=/e"},
 			{"level=INFO", "zklock: leadership given up", "path=/e"},
 		}},
@@ -88,7 +101,8 @@ func TestWhatGoesWrongIsLoggedWithoutAnyOption(t *testing.T) {
 			locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
 			srv.DropConnections()
 			locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
-		}, [][]string{{"level=WARN", "zklock: session disconnected", "server=", "closed the connection"},
+		}, [][]string{{"level=WARN", "zklock: session disconnected", "server=",
+			"closed the connection"},
 			{"level=INFO", "zklock: session connected", "server=", "after="}}},
 		"a lost session": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
 			locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
@@ -106,7 +120,8 @@ func TestWhatGoesWrongIsLoggedWithoutAnyOption(t *testing.T) {
 			{"level=WARN", "zklock: no server reachable", "for=5s", "servers="},
 			{"level=INFO", "zklock: session connected", "after="},
 		}},
-		"a session that the ensemble ends": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+		"a session that the ensemble ends": {func(t *testing.T, srv *zktest.Server,
+			c *zklock.Client) {
 			s, err := unsealed.Session(t.Context(), c)
 			require.NoError(t, err)
 			require.NoError(t, srv.Expire(s.ID()))
@@ -114,7 +129,8 @@ func TestWhatGoesWrongIsLoggedWithoutAnyOption(t *testing.T) {
 			locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
 		}, [][]string{
 			{"level=WARN", "zklock: session disconnected; reconnecting"},
-			{"level=WARN", "zklock: session lost: the ensemble has ended it, and has deleted its znodes"},
+			{"level=WARN",
+				"zklock: session lost: the ensemble has ended it, and has deleted its znodes"},
 			{"level=INFO", "zklock: session connected", "after="},
 		}},
 	} {
@@ -126,7 +142,8 @@ func TestWhatGoesWrongIsLoggedWithoutAnyOption(t *testing.T) {
 					require.Contains(t, lines[i], part)
 				}
 			}
-			require.Equal(t, []string{""}, withDefaultLog(t, c.fails, zklock.WithoutLog()), "one word silences all")
+			require.Equal(t, []string{""}, withDefaultLog(t, c.fails, zklock.WithoutLog()),
+				"one word silences all")
 		})
 	}
 }

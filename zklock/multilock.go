@@ -45,7 +45,9 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) 
 
 // TryDo calls fn while it holds all, if none of the lines has another contender. It returns whether
 // fn was called: see Mutex.TryDo.
-func (m *MultiLock) TryDo(ctx context.Context, fn func(ctx context.Context) error) (ran bool, err error) {
+func (m *MultiLock) TryDo(
+	ctx context.Context, fn func(ctx context.Context) error,
+) (ran bool, err error) {
 	return tryDo(ctx, m.TryLock, fn)
 }
 

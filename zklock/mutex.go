@@ -63,6 +63,8 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) erro
 // If fn was called, err is that of Do. If not:
 //   - nil: another contender holds the lock or waits.
 //   - ErrNotRun: TryLock failed for another reason. The rest of the error is TryLock's.
-func (m *Mutex) TryDo(ctx context.Context, fn func(ctx context.Context) error) (ran bool, err error) {
+func (m *Mutex) TryDo(
+	ctx context.Context, fn func(ctx context.Context) error,
+) (ran bool, err error) {
 	return tryDo(ctx, m.TryLock, fn)
 }

@@ -19,8 +19,14 @@ import (
 
 // mutexCalls are all calls of a Mutex.
 var mutexCalls = map[string]func(ctx context.Context, m *zklock.Mutex) error{
-	"Lock":    func(ctx context.Context, m *zklock.Mutex) error { _, _, err := m.Lock(ctx); return err },
-	"TryLock": func(ctx context.Context, m *zklock.Mutex) error { _, _, err := m.TryLock(ctx); return err },
+	"Lock": func(ctx context.Context, m *zklock.Mutex) error {
+		_, _, err := m.Lock(ctx)
+		return err
+	},
+	"TryLock": func(ctx context.Context, m *zklock.Mutex) error {
+		_, _, err := m.TryLock(ctx)
+		return err
+	},
 	"Do": func(ctx context.Context, m *zklock.Mutex) error {
 		return m.Do(ctx, func(context.Context) error { panic("called") })
 	},
@@ -58,7 +64,8 @@ func TestTheLongestPathThatIsTakenWorks(t *testing.T) {
 		c := locktest.Dial(t, srv)
 		longest := 0
 		for n := 3900; n <= 4096; n++ {
-			if _, _, err := c.Mutex("/" + strings.Repeat("x", n-1)).TryLock(locktest.Soon(t)); err == nil {
+			if _, _, err := c.Mutex("/" +
+				strings.Repeat("x", n-1)).TryLock(locktest.Soon(t)); err == nil {
 				longest = n
 			} else {
 				require.ErrorIs(t, err, zklock.ErrPath)
@@ -69,9 +76,9 @@ func TestTheLongestPathThatIsTakenWorks(t *testing.T) {
 	})
 }
 
-// When a thousand callers send requests at once, each waits for the answers to the others as well. As long as answers arrive
-// the server is in order. If the client gave the connection up, it would send all requests again to a server that is already
-// busy.
+// When a thousand callers send requests at once, each waits for the answers to the others as well.
+// As long as answers arrive the server is in order. If the client gave the connection up, it would
+// send all requests again to a server that is already busy.
 func TestABurstOfRequestsIsNoReasonToGiveAConnectionUpThatAnswers(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		const callers, names = 1000, 400
@@ -79,11 +86,12 @@ func TestABurstOfRequestsIsNoReasonToGiveAConnectionUpThatAnswers(t *testing.T) 
 		for i := range names {
 			require.NoError(s, s.Server.Create(fmt.Sprintf("%s/%064d", dir, i), nil))
 		}
-		c := slowClient(s, 1_000_000, zklock.WithHooks(zklock.Hooks{Session: func(i session.Change) {
-			if i.State == session.Disconnected {
-				breaks.Add(1)
-			}
-		}}))
+		c := slowClient(s, 1_000_000,
+			zklock.WithHooks(zklock.Hooks{Session: func(i session.Change) {
+				if i.State == session.Disconnected {
+					breaks.Add(1)
+				}
+			}}))
 		ses, err := c.Session(s.Context())
 		require.NoError(s, err)
 		began := time.Now()
@@ -97,7 +105,8 @@ func TestABurstOfRequestsIsNoReasonToGiveAConnectionUpThatAnswers(t *testing.T) 
 		for range callers {
 			require.NoError(s, <-ends)
 		}
-		require.Greater(s, time.Since(began), 2*ses.Timeout(), "the last answer is far behind the first")
+		require.Greater(s, time.Since(began), 2*ses.Timeout(),
+			"the last answer is far behind the first")
 		require.Zero(s, breaks.Load())
 	})
 }

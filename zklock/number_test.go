@@ -42,11 +42,12 @@ func TestAnInstanceThatIsCutOffStopsBeforeItsNumberIsGivenAway(t *testing.T) {
 		require.Equal(t, 1, other)
 		defer locktest.Unlock(t, otherHold)
 
-		cut := srv.Inject(fault.Freeze().Session(first.SessionID()))
+		cut := srv.Inject(fault.Freeze().Session(first.SessionStatus().ID))
 		third := locktest.Dial(t, srv)
 		var taken *zklock.Hold
 		for taken == nil {
-			require.False(t, hold.Err() != nil && time.Now().After(hold.SafeUntil().Add(time.Minute)))
+			require.False(t, hold.Err() != nil &&
+				time.Now().After(hold.SafeUntil().Add(time.Minute)))
 			_, taken, err = takeNumber(t.Context(), third, 1)
 			if err != nil {
 				time.Sleep(100 * time.Millisecond)

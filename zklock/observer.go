@@ -59,7 +59,8 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	defer w.Close()
-	if w.Exists != listed || len(recipe.Family(names, recipe.Lock)) > 0 { // the directory was made, or has a candidate, by now
+	if w.Exists != listed || len(recipe.Family(names, recipe.Lock)) > 0 {
+		// the directory was made, or has a candidate, by now
 		return nil
 	}
 	return o.sleep(ctx, s, w)
@@ -68,7 +69,9 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 // look yields the value of the first in line, called name, if it leads, and waits for the next
 // change. If the znode has changed and still exists, again is true: look at it again. Otherwise it
 // is time to list the candidates.
-func (o *observer) look(ctx context.Context, s *session.Session, name string) (again bool, err error) {
+func (o *observer) look(
+	ctx context.Context, s *session.Session, name string,
+) (again bool, err error) {
 	node := o.e.path + "/" + name
 	ws, err := s.WatchAll(ctx, node)
 	if err != nil {

@@ -79,13 +79,17 @@ func TestADialTellsWhomItCantReachAndWhy(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				dialled := make(chan error, 1)
 				go func() {
-					c, err := zklock.Dial(ctx, srv.Addr(), append(opts, zklock.WithDialer(srv.Dial))...)
+					c, err := zklock.Dial(ctx, srv.Addr(),
+						append(opts, zklock.WithDialer(srv.Dial))...)
 					if err == nil {
 						err = c.Close()
 					}
 					dialled <- err
 				}()
-				lines := func() int { synctest.Wait(); return strings.Count(told.String(), "no server reachable, so no lock") }
+				lines := func() int {
+					synctest.Wait()
+					return strings.Count(told.String(), "no server reachable, so no lock")
+				}
 				time.Sleep(4 * time.Second)
 				require.Zero(t, lines())
 				time.Sleep(2 * time.Second)
@@ -99,7 +103,8 @@ func TestADialTellsWhomItCantReachAndWhy(t *testing.T) {
 
 				srv.Leader().Down()
 				told.Reset()
-				_, err := zklock.Dial(locktest.Within(t, time.Minute), srv.Addr(), append(opts, zklock.WithDialer(srv.Dial))...)
+				_, err := zklock.Dial(locktest.Within(t, time.Minute), srv.Addr(),
+					append(opts, zklock.WithDialer(srv.Dial))...)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				require.Equal(t, 1, lines(), "after 5 s; then the caller is told")
 				cancel()
@@ -111,13 +116,15 @@ func TestADialTellsWhomItCantReachAndWhy(t *testing.T) {
 func TestAChrootThatDoesNotExistIsMadeOnlyWhenAskedFor(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		dial := func(opts ...zklock.Option) *zklock.Client {
-			c, err := zklock.Dial(locktest.Soon(t), srv.Addr()+"/team/a", append(opts, zklock.WithDialer(srv.Dial))...)
+			c, err := zklock.Dial(locktest.Soon(t), srv.Addr()+"/team/a",
+				append(opts, zklock.WithDialer(srv.Dial))...)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, c.Close()) })
 			return c
 		}
 		c := dial()
-		for _, lock := range []locktest.Acquire{c.Mutex("/l").Lock, c.Mutex("/l/m/n").TryLock, c.RWMutex("/rw").Lock, c.MultiLock([]string{"/a", "/b"}).Lock} {
+		for _, lock := range []locktest.Acquire{c.Mutex("/l").Lock, c.Mutex("/l/m/n").TryLock,
+			c.RWMutex("/rw").Lock, c.MultiLock([]string{"/a", "/b"}).Lock} {
 			_, _, err := lock(locktest.Soon(t))
 			require.ErrorIs(t, err, zklock.ErrInvalid)
 			require.ErrorContains(t, err, `chroot "/team/a": does not exist`)
@@ -146,7 +153,8 @@ func TestATinyTimeoutConnectsOverASlowNetwork(t *testing.T) {
 			}
 			return srv.Dial(network, addr, limit)
 		}
-		c := locktest.Dial(t, srv, zklock.WithSessionTimeout(100*time.Millisecond), zklock.WithDialer(slow))
+		c := locktest.Dial(t, srv, zklock.WithSessionTimeout(100*time.Millisecond),
+			zklock.WithDialer(slow))
 		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/a")))
 	})
 }

@@ -48,14 +48,18 @@ func unless[O any](wrong bool, set func(*O), reason string, args ...any) func(*O
 // of its ticks; below four ticks a hold is lost, safely, when its server hangs. From 100 ms to 24
 // h; default 10 s.
 func WithSessionTimeout(d time.Duration) Option {
-	return Option{unless(d <= 0, func(o *options) { o.session.Timeout = d }, "session timeout %v: is not positive", d)}
+	return Option{unless(d <= 0, func(o *options) {
+		o.session.Timeout = d
+	}, "session timeout %v: is not positive", d)}
 }
 
 // WithTickTime is the ensemble's tickTime, for one whose minSessionTimeout is not two ticks. The
 // lease allows for it. Too short a value is unsafe when a server has lost its leader: a hold may
 // outlast its session. Default: it is found out (SessionStatus.TickTime).
 func WithTickTime(d time.Duration) Option {
-	return Option{unless(d <= 0, func(o *options) { o.session.TickTime = d }, "tick time %v: is not positive", d)}
+	return Option{unless(d <= 0, func(o *options) {
+		o.session.TickTime = d
+	}, "tick time %v: is not positive", d)}
 }
 
 // WithJuteMaxBuffer is the ensemble's jute.maxbuffer: the length in bytes of the longest request
@@ -77,7 +81,9 @@ func WithCreateChroot() Option {
 // write the hash of an access list out.
 func WithAuth(scheme string, cred []byte) Option {
 	auth := zksession.Auth{Scheme: scheme, Credential: bytes.Clone(cred)}
-	return Option{unless(scheme == "", func(o *options) { o.session.Auth = append(o.session.Auth, auth) },
+	return Option{unless(scheme == "", func(o *options) {
+		o.session.Auth = append(o.session.Auth, auth)
+	},
 		"auth scheme %q: is empty", scheme)}
 }
 
@@ -85,13 +91,17 @@ func WithAuth(scheme string, cred []byte) Option {
 // "password"), Kerberos with the module zklock/kerberos, or one of the program's own. What the
 // servers refuse ends Dial, and every session, with ErrAuth. Default: none.
 func WithSASL(mechanism session.SASL) Option {
-	return Option{unless(mechanism == nil, func(o *options) { o.session.SASL = mechanism }, "SASL mechanism: is nil")}
+	return Option{unless(mechanism == nil, func(o *options) {
+		o.session.SASL = mechanism
+	}, "SASL mechanism: is nil")}
 }
 
 // WithTLS encrypts the connections. conf.ServerName defaults to the host of each server. Default:
 // plain TCP.
 func WithTLS(conf *tls.Config) Option {
-	return Option{unless(conf == nil, func(o *options) { o.session.TLS, o.session.TLSFunc = conf, nil }, "TLS configuration: is nil")}
+	return Option{unless(conf == nil, func(o *options) {
+		o.session.TLS, o.session.TLSFunc = conf, nil
+	}, "TLS configuration: is nil")}
 }
 
 // WithTLSFunc is WithTLS with the configuration that fn returns. fn is called for each connection,
@@ -100,7 +110,9 @@ func WithTLS(conf *tls.Config) Option {
 // returned. If it returns an error, or nothing in time, the attempt to connect has failed, and the
 // error says so; the next attempt calls fn again.
 func WithTLSFunc(fn func() (*tls.Config, error)) Option {
-	return Option{unless(fn == nil, func(o *options) { o.session.TLSFunc = fn }, "TLS function: is nil")}
+	return Option{unless(fn == nil, func(o *options) {
+		o.session.TLSFunc = fn
+	}, "TLS function: is nil")}
 }
 
 // WithDialer opens the connections with dial instead of TCP: through a proxy, or to an in-process

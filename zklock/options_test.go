@@ -33,20 +33,23 @@ func TestBadOptionsAreRefusedBeforeAnyDial(t *testing.T) {
 		opt  zklock.Option
 		says string
 	}{
-		"zero value":               {zklock.Option{}, "zero value"},
-		"session timeout 0":        {zklock.WithSessionTimeout(0), "session timeout 0s"},
-		"session timeout negative": {zklock.WithSessionTimeout(-time.Second), "session timeout -1s"},
-		"session timeout tiny":     {zklock.WithSessionTimeout(time.Millisecond), "session timeout 1ms"},
-		"session timeout endless":  {zklock.WithSessionTimeout(1000 * time.Hour), "session timeout 1000h"},
-		"tick time 0":              {zklock.WithTickTime(0), "tick time 0s"},
-		"tick time negative":       {zklock.WithTickTime(-1), "tick time -1ns"},
-		"tick time endless":        {zklock.WithTickTime(1000 * time.Hour), "tick time 1000h"},
-		"no scheme":                {zklock.WithAuth("", []byte("x")), `auth scheme ""`},
-		"no SASL mechanism":        {zklock.WithSASL(nil), "SASL mechanism: is nil"},
-		"no TLS configuration":     {zklock.WithTLS(nil), "TLS configuration: is nil"},
-		"no TLS function":          {zklock.WithTLSFunc(nil), "TLS function: is nil"},
-		"no dialer":                {zklock.WithDialer(nil), "dialer: is nil"},
-		"no logger":                {zklock.WithLogger(nil), "logger: is nil"},
+		"zero value":        {zklock.Option{}, "zero value"},
+		"session timeout 0": {zklock.WithSessionTimeout(0), "session timeout 0s"},
+		"session timeout negative": {zklock.WithSessionTimeout(-time.Second),
+			"session timeout -1s"},
+		"session timeout tiny": {zklock.WithSessionTimeout(time.Millisecond),
+			"session timeout 1ms"},
+		"session timeout endless": {zklock.WithSessionTimeout(1000 * time.Hour),
+			"session timeout 1000h"},
+		"tick time 0":          {zklock.WithTickTime(0), "tick time 0s"},
+		"tick time negative":   {zklock.WithTickTime(-1), "tick time -1ns"},
+		"tick time endless":    {zklock.WithTickTime(1000 * time.Hour), "tick time 1000h"},
+		"no scheme":            {zklock.WithAuth("", []byte("x")), `auth scheme ""`},
+		"no SASL mechanism":    {zklock.WithSASL(nil), "SASL mechanism: is nil"},
+		"no TLS configuration": {zklock.WithTLS(nil), "TLS configuration: is nil"},
+		"no TLS function":      {zklock.WithTLSFunc(nil), "TLS function: is nil"},
+		"no dialer":            {zklock.WithDialer(nil), "dialer: is nil"},
+		"no logger":            {zklock.WithLogger(nil), "logger: is nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := zklock.Dial(context.Background(), "zk1:2181", noDial(t), c.opt)
@@ -59,13 +62,15 @@ func TestBadOptionsAreRefusedBeforeAnyDial(t *testing.T) {
 
 func TestEveryOptionOfAClientIsTaken(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv, zklock.WithSessionTimeout(20*time.Second), zklock.WithTickTime(3*time.Second),
+		c := locktest.Dial(t, srv, zklock.WithSessionTimeout(20*time.Second),
+			zklock.WithTickTime(3*time.Second),
 			zklock.WithAuth("digest", []byte("a:b")), zklock.WithAuth("digest", []byte("c:d")),
 			zklock.WithLogger(slog.New(slog.DiscardHandler)), zklock.WithHooks(zklock.Hooks{}))
 		s, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
 		require.Equal(t, 20*time.Second, s.Timeout())
-		for _, acl := range [][]zk.ACL{zk.DigestACL(zk.PermAll, "a", "b"), zk.DigestACL(zk.PermAll, "c", "d")} {
+		for _, acl := range [][]zk.ACL{zk.DigestACL(zk.PermAll, "a", "b"),
+			zk.DigestACL(zk.PermAll, "c", "d")} {
 			h := locktest.Lock(t, c.Mutex("/x"+acl[0].ID[:1], zklock.WithACL(acl...)))
 			locktest.Unlock(t, h)
 		}
@@ -95,9 +100,12 @@ func TestEachKindOfLockTakesOrRefusesEachOption(t *testing.T) {
 			"WithLocalHandoff": "rw semaphore multi election job",
 		}
 		for name, opt := range map[string]zklock.LockOption{
-			"WithMaxWait": zklock.WithMaxWait(time.Second), "WithMaxHold": zklock.WithMaxHold(time.Second), "WithOwner": zklock.WithOwner("o"),
-			"WithACL": zklock.WithACL(zk.WorldACL(zk.PermAll)...), "WithContainer": zklock.WithContainer(),
-			"WithReentrancy": zklock.WithReentrancy(), "WithLocalHandoff": zklock.WithLocalHandoff(),
+			"WithMaxWait": zklock.WithMaxWait(time.Second),
+			"WithMaxHold": zklock.WithMaxHold(time.Second), "WithOwner": zklock.WithOwner("o"),
+			"WithACL":          zklock.WithACL(zk.WorldACL(zk.PermAll)...),
+			"WithContainer":    zklock.WithContainer(),
+			"WithReentrancy":   zklock.WithReentrancy(),
+			"WithLocalHandoff": zklock.WithLocalHandoff(),
 		} {
 			for kind, call := range map[string]locktest.Acquire{
 				"mutex":     c.Mutex("/l", opt).Lock,
@@ -147,24 +155,29 @@ func TestTheZnodeTellsWhoHoldsInJSON(t *testing.T) {
 	})
 }
 
-// A newline in an owner, ours or a neighbour's, must not end a line of a log: every text escapes the owner.
+// A newline in an owner, ours or a neighbour's, must not end a line of a log: every text escapes
+// the owner.
 func TestAnOwnerThatIsNotPrintableIsEscapedInEveryText(t *testing.T) {
 	const owner, shown = "night\nly\x1b[2J", `night\nly\x1b[2J (`
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var said []string
 		a := locktest.Dial(t, srv)
-		b := locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{Queued: func(q zklock.LockInfo) { said = append(said, q.HolderOwner) }}))
+		b := locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{Queued: func(q zklock.LockInfo) {
+			said = append(said, q.HolderOwner)
+		}}))
 		h := locktest.Lock(t, a.Mutex("/l", zklock.WithOwner(owner)))
 		_, _, err := b.Mutex("/l", zklock.WithMaxWait(2*time.Second)).Lock(locktest.Soon(t))
 		require.ErrorContains(t, err, "2nd in line behind "+shown)
 		_, _, err = b.Mutex("/l").TryLock(locktest.Soon(t))
 		require.ErrorContains(t, err, "held by "+shown)
 		require.True(t, strings.HasPrefix(said[len(said)-1], shown), "%q", said)
-		_, _, err = a.Mutex("/l", zklock.WithLocalHandoff(), zklock.WithOwner(owner)).TryLock(locktest.Soon(t))
+		_, _, err = a.Mutex("/l", zklock.WithLocalHandoff(),
+			zklock.WithOwner(owner)).TryLock(locktest.Soon(t))
 		require.ErrorContains(t, err, "held by "+shown)
 		locktest.Unlock(t, h)
 
-		run, err := a.Job("/job", zklock.WithOwner(owner)).Once(locktest.Soon(t), "key", func(context.Context) error { return nil })
+		run, err := a.Job("/job", zklock.WithOwner(owner)).Once(locktest.Soon(t), "key",
+			func(context.Context) error { return nil })
 		require.NoError(t, err)
 		require.Contains(t, run.String(), "by "+shown)
 
@@ -185,7 +198,9 @@ func TestWithACLIsOnTheZnodeAndOnWhatIsMadeForIt(t *testing.T) {
 		for _, path := range []string{h.Node(), "/a/b/l", "/a/b", "/a"} {
 			node, there := srv.Node(path)
 			require.True(t, there, path)
-			require.Equal(t, []zktest.ACL{{Perms: acl[0].Perms, Scheme: acl[0].Scheme, ID: acl[0].ID}}, node.ACL, path)
+			require.Equal(t,
+				[]zktest.ACL{{Perms: acl[0].Perms, Scheme: acl[0].Scheme,
+					ID: acl[0].ID}}, node.ACL, path)
 		}
 		s, err := others.Session(locktest.Soon(t))
 		require.NoError(t, err)
@@ -206,17 +221,21 @@ func TestOptionsAndHoldsAreTheSameForEveryKind(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, data, a := s.Dir("/locks/a"), s.Dir("/data"), s.Client()
 				s.Dir(dir + "-2") // for the kind that takes two
-				h := s.Take(kind.lock(a.Client, dir, zklock.WithOwner("nightly"), zklock.WithMaxHold(time.Hour)))
+				h := s.Take(kind.lock(a.Client, dir, zklock.WithOwner("nightly"),
+					zklock.WithMaxHold(time.Hour)))
 				began := time.Now()
 				write := func() error {
-					_, err := h.Multi(s.Context(), session.OpCreate{Path: data + "/x", ACL: session.WorldACL(), Mode: session.PersistentSequential})
+					_, err := h.Multi(s.Context(),
+						session.OpCreate{Path: data + "/x", ACL: session.WorldACL(),
+							Mode: session.PersistentSequential})
 					return err
 				}
 				s.Owned(a, h)
 				require.NoError(s, h.Check(s.Context()))
 				require.NoError(s, write())
 
-				_, _, err := kind.lock(s.Client().Client, dir, zklock.WithMaxWait(time.Minute))(s.Context())
+				_, _, err := kind.lock(s.Client().Client, dir,
+					zklock.WithMaxWait(time.Minute))(s.Context())
 				require.ErrorIs(s, err, zklock.ErrBusy)
 				require.NotErrorIs(s, err, context.DeadlineExceeded, "the caller had none")
 				require.ErrorContains(s, err, "2nd in line behind nightly")
@@ -248,7 +267,9 @@ func TestAContainerGoesAndComesBackForEveryKind(t *testing.T) {
 					require.Greater(s, h.Token(), last)
 					last = h.Token()
 					s.Unlock(h)
-					s.Until(5*time.Minute, "the container has gone", func() bool { return len(s.Server.Children("/locks")) == 0 })
+					s.Until(5*time.Minute, "the container has gone", func() bool {
+						return len(s.Server.Children("/locks")) == 0
+					})
 				}
 			})
 		})

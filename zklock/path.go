@@ -49,8 +49,8 @@ func isSafe(c byte) bool {
 	return false
 }
 
-// withoutMeaning returns name, the name of a znode below root. If it means something to a lock whose
-// path is root, to a job beside it, or to ZooKeeper, one more character becomes %xx.
+// withoutMeaning returns name, the name of a znode below root. If it means something to a lock
+// whose path is root, to a job beside it, or to ZooKeeper, one more character becomes %xx.
 func withoutMeaning(root, name string) string {
 	if root == "" && name == "zookeeper" {
 		return "%7aookeeper"
@@ -82,7 +82,8 @@ func checkLockPath(path string) error {
 		}
 	}
 	if err := session.CheckPath(path + "/" + strings.Repeat("x", nameRoom)); err != nil {
-		return fmt.Errorf("%w %q: leaves no room for a contender's name in 4096 bytes", ErrPath, path[:200]+"…")
+		return fmt.Errorf("%w %q: leaves no room for a contender's name in 4096 bytes", ErrPath,
+			path[:200]+"…")
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Somebody has made a persistent znode with the name of a contender. Nothing but a delete ends it:
-// whoever waits behind it is told so.
+// who waits behind it is told so.
 func TestAPersistentZnodeInLineIsCalledSo(t *testing.T) {
 	const node = "/l/_c_00000000-0000-4000-8000-000000000000-lock-0000000000"
 	for _, handoff := range []bool{false, true} {
@@ -26,7 +26,8 @@ func TestAPersistentZnodeInLineIsCalledSo(t *testing.T) {
 			}
 			_, _, err := c.Mutex("/l", opts...).Lock(locktest.Within(t, time.Minute))
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.ErrorContains(t, err, "a persistent znode, which blocks the lock until somebody deletes it")
+			require.ErrorContains(t, err,
+				"a persistent znode, which blocks the lock until somebody deletes it")
 			_, _, err = c.Mutex("/l", opts...).TryLock(t.Context())
 			require.ErrorIs(t, err, zklock.ErrBusy)
 			require.ErrorContains(t, err, "a persistent znode")

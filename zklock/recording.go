@@ -45,8 +45,9 @@ func (r *recording) begin(ctx context.Context, d time.Duration) (run JobRun, don
 			return found.JobRun, done, err
 		}
 	} else if r.refuses(r.j.o.acl) {
-		return JobRun{}, false, fmt.Errorf("%w: WithACL does not grant this client READ, WRITE and CREATE, "+
-			"which a job's record needs", zk.ErrNoAuth)
+		return JobRun{}, false,
+			fmt.Errorf("%w: WithACL does not grant this client READ, WRITE and CREATE, "+
+				"which a job's record needs", zk.ErrNoAuth)
 	}
 	return JobRun{}, false, r.j.open(ctx, r.h.ctx.s, r.dir)
 }
@@ -95,8 +96,8 @@ func (r *recording) write(ctx context.Context, began time.Time, underWay bool) (
 }
 
 // end records that a run of AtMostOnce has ended. ok is false if it can't: the run was forgotten
-// meanwhile, for example. Then the record stays as it is, and a call that asks for the run waits for
-// the lock, to see what became of it.
+// meanwhile, for example. Then the record stays as it is, and a call that asks for the run waits
+// for the lock, to see what became of it.
 func (r *recording) end(ctx context.Context, began time.Time) (run JobRun, ok bool) {
 	for first := true; ; first = false {
 		sent, data := time.Now(), r.data(began, false)
@@ -148,8 +149,8 @@ func (r *recording) put(ctx context.Context, began time.Time, underWay bool) (Jo
 	}
 }
 
-// ops returns the operations that write the run. The answer to a create has no Stat, so the data are
-// set once more, for the time.
+// ops returns the operations that write the run. The answer to a create has no Stat, so the data
+// are set once more, for the time.
 func (r *recording) ops(data []byte) []session.Op {
 	if r.version >= 0 {
 		return []session.Op{session.OpSet{Path: r.node, Data: data, Version: r.version}}

@@ -23,23 +23,28 @@ func TestTheRefusalOfAMultiLockNamesThePathThatWasMeant(t *testing.T) {
 		spoil func(t *testing.T, srv *zktest.Server, c *zklock.Client, dir string)
 		is    error
 	}{
-		"no permission to create": {func(t *testing.T, _ *zktest.Server, c *zklock.Client, dir string) {
+		"no permission to create": {func(t *testing.T, _ *zktest.Server, c *zklock.Client,
+			dir string) {
 			grant(t, c, dir, zk.PermAll&^zk.PermCreate)
 		}, zk.ErrNoAuth},
-		"no permission to list": {func(t *testing.T, _ *zktest.Server, c *zklock.Client, dir string) {
+		"no permission to list": {func(t *testing.T, _ *zktest.Server, c *zklock.Client,
+			dir string) {
 			grant(t, c, dir, zk.PermAll&^zk.PermRead)
 		}, zk.ErrNoAuth},
-		"an ephemeral znode": {func(t *testing.T, srv *zktest.Server, c *zklock.Client, dir string) {
+		"an ephemeral znode": {func(t *testing.T, srv *zktest.Server, c *zklock.Client,
+			dir string) {
 			require.NoError(t, srv.Delete(dir))
 			s, err := c.Session(t.Context())
 			require.NoError(t, err)
 			_, err = s.Create(t.Context(), dir, nil, session.Ephemeral, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)
 		}, zklock.ErrConflict},
-		"another kind of lock": {func(t *testing.T, _ *zktest.Server, c *zklock.Client, dir string) {
+		"another kind of lock": {func(t *testing.T, _ *zktest.Server, c *zklock.Client,
+			dir string) {
 			locktest.Take(t, c.RWMutex(dir).RLock)
 		}, zklock.ErrConflict},
-		"a directory whose parent may not have children": {func(t *testing.T, srv *zktest.Server, c *zklock.Client, dir string) {
+		"a directory whose parent may not have children": {func(t *testing.T, srv *zktest.Server,
+			c *zklock.Client, dir string) {
 			require.NoError(t, srv.Delete(dir))
 			grant(t, c, path.Dir(dir), zk.PermAll&^zk.PermCreate)
 		}, zk.ErrNoAuth},

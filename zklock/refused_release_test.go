@@ -48,7 +48,8 @@ func TestAReleaseThatWasRefusedIsMadeOnceItIsAllowed(t *testing.T) {
 				time.Sleep(missing)
 				before := srv.Requests()[fault.OpDelete]
 				time.Sleep(10 * time.Minute)
-				require.LessOrEqual(t, srv.Requests()[fault.OpDelete]-before, 20, "it is tried now and then")
+				require.LessOrEqual(t, srv.Requests()[fault.OpDelete]-before, 20,
+					"it is tried now and then")
 				require.Len(t, srv.Children("/l"), 1)
 
 				grant(t, holder, "/l", zk.PermAll)
@@ -86,8 +87,8 @@ func TestAPlaceThatWasGivenUpGoesOnceThatIsAllowed(t *testing.T) {
 	})
 }
 
-// A create's reply is lost, its call ends, and the directory may not be listed, so nobody knows what
-// was made.
+// A create's reply is lost, its call ends, and the directory may not be listed, so nobody knows
+// what was made.
 func TestAZnodeThatMayHaveBeenMadeIsSearchedForOnceThatIsAllowed(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		owner, caller, next := locktest.Dial(t, srv), locktest.Dial(t, srv), locktest.Dial(t, srv)

@@ -42,8 +42,8 @@ func TestAClientWhoseSessionIsFullRefusesLocksUntilThereIsRoom(t *testing.T) {
 	})
 }
 
-// A hold learns by a heartbeat that another client deleted its znode. It must give its room back then: else calls would be
-// refused although the ensemble has no znode of theirs.
+// A hold learns by a heartbeat that another client deleted its znode. It must give its room back
+// then: else calls would be refused although the ensemble has no znode of theirs.
 func TestAHoldThatIsLostGivesItsRoomBack(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		s.Dir("/l")

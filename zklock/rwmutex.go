@@ -49,7 +49,9 @@ func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context) error) er
 
 // TryDo calls fn while it holds the write lock, if no other contender is in line. It returns
 // whether fn was called: see Mutex.TryDo.
-func (m *RWMutex) TryDo(ctx context.Context, fn func(ctx context.Context) error) (ran bool, err error) {
+func (m *RWMutex) TryDo(
+	ctx context.Context, fn func(ctx context.Context) error,
+) (ran bool, err error) {
 	return tryDo(ctx, m.TryLock, fn)
 }
 
@@ -60,6 +62,8 @@ func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context) error) e
 
 // TryRDo calls fn while it holds the read lock, if no writer holds or waits. It returns whether fn
 // was called: see Mutex.TryDo.
-func (m *RWMutex) TryRDo(ctx context.Context, fn func(ctx context.Context) error) (ran bool, err error) {
+func (m *RWMutex) TryRDo(
+	ctx context.Context, fn func(ctx context.Context) error,
+) (ran bool, err error) {
 	return tryDo(ctx, m.TryRLock, fn)
 }

@@ -16,28 +16,34 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// Scenarios 3 to 7: places in line, and which names count as one. More of them are in testdata/scripts/create.txt.
+// Scenarios 3 to 7: places in line, and which names count as one. More of them are in
+// testdata/scripts/create.txt.
 
-// contenderName is the form of the names of our znodes: the id, once and first, then the kind, then the number.
+// contenderName is the form of the names of our znodes: the id, once and first, then the kind, then
+// the number.
 const contenderName = `^_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-lock-\d{10}$`
 
-// scenario 6: however often a create has to be repeated, the id stands once in the name, and before the base name.
+// scenario 6: however often a create has to be repeated, the id stands once in the name, and before
+// the base name.
 func TestScenario6_TheIDIsPutOnceBeforeTheBaseNameHoweverOftenACreateIsRepeated(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
-		failed := s.Server.Inject(fault.CloseBefore().Op(fault.OpCreate).Path("/locks/a/*").Times(4))
+		failed := s.Server.Inject(
+			fault.CloseBefore().Op(fault.OpCreate).Path("/locks/a/*").Times(4))
 		h := s.Lock(c.Mutex(dir))
 		require.Equal(s, 4, failed.Hits())
 		require.Regexp(s, contenderName, path.Base(h.Node()))
 		tried := c.Created()
 		require.Len(s, tried, 5)
 		for _, name := range tried {
-			require.Equal(s, strings.TrimRight(path.Base(h.Node()), "0123456789"), name, "the same id each time")
+			require.Equal(s, strings.TrimRight(path.Base(h.Node()), "0123456789"), name,
+				"the same id each time")
 		}
 		s.Unlock(h)
 
 		// Also in another session, and when the directory has to be made in between.
-		expired := s.Server.Inject(fault.ExpireSession().Op(fault.OpMulti).Path("/locks/new/*").Times(1))
+		expired := s.Server.Inject(
+			fault.ExpireSession().Op(fault.OpMulti).Path("/locks/new/*").Times(1))
 		h = s.Lock(c.Mutex("/locks/new"))
 		require.Equal(s, 1, expired.Hits())
 		require.Regexp(s, contenderName, path.Base(h.Node()))
@@ -64,7 +70,8 @@ func TestScenario7_AContenderWithUnreadableDataIsWaitedForLikeAnyOther(t *testin
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, c, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
 				node := dir + "/" + name
-				_, err := other.Create(s.Context(), node, data.data, session.Ephemeral, session.WorldACL())
+				_, err := other.Create(s.Context(), node, data.data, session.Ephemeral,
+					session.WorldACL())
 				require.NoError(s, err)
 				require.NoError(s, s.Server.SetSequence(dir, 1))
 				ctx, cancel := context.WithTimeout(s.Context(), 2*time.Second)
@@ -98,13 +105,18 @@ func TestScenario3_AStrayWithOurIDIsSweptAwayWhenTheDirectoryIsListed(t *testing
 		stray := dir + "/" + names[0] + "0000000077"
 		z, err := c.Session(s.Context())
 		require.NoError(s, err)
-		_, err = z.Create(s.Context(), stray, nil, session.Ephemeral, session.WorldACL()) // as a late create would be
+		// as a late create would be
+		_, err = z.Create(s.Context(), stray, nil, session.Ephemeral, session.WorldACL())
 		require.NoError(s, err)
 		bystander := dir + "/_c_00000000-0000-4000-8000-000000000000-lock-0000000078"
 		require.NoError(s, s.Server.Create(bystander, nil))
 
-		require.NoError(s, s.Server.Delete(dir+"/"+locktest.Contenders(s.Server.Children(dir))[1])) // now the third lists again
-		s.Until(time.Second, "the stray is gone", func() bool { _, ok := s.Server.Node(stray); return !ok })
+		// now the third lists again
+		require.NoError(s, s.Server.Delete(dir+"/"+locktest.Contenders(s.Server.Children(dir))[1]))
+		s.Until(time.Second, "the stray is gone", func() bool {
+			_, ok := s.Server.Node(stray)
+			return !ok
+		})
 		require.Contains(s, s.Server.Nodes(), bystander, "nobody else's is touched")
 		require.NoError(s, s.Server.Delete(bystander))
 		s.Unlock(first)
@@ -113,7 +125,8 @@ func TestScenario3_AStrayWithOurIDIsSweptAwayWhenTheDirectoryIsListed(t *testing
 	})
 }
 
-// scenario 4, within one call: a znode whose name begins with our id, but which another session owns, is not adopted.
+// scenario 4, within one call: a znode whose name begins with our id, but which another session
+// owns, is not adopted.
 func TestScenario4_ANodeWithOurIDThatAnotherSessionOwnsIsNotAdopted(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
@@ -126,7 +139,9 @@ func TestScenario4_ANodeWithOurIDThatAnotherSessionOwnsIsNotAdopted(t *testing.T
 		require.NoError(s, s.Server.Delete(node))
 		s.Plant(other, node)
 		refused.Remove()
-		s.Until(3*time.Second, "a place of its own", func() bool { return len(s.Server.Children(dir)) == 2 })
+		s.Until(3*time.Second, "a place of its own", func() bool {
+			return len(s.Server.Children(dir)) == 2
+		})
 		time.Sleep(time.Minute)
 		require.False(s, call.Over(), "the other's place comes first")
 		require.Contains(s, s.Server.Nodes(), node, "and is nobody's to delete but its owner's")

@@ -19,7 +19,8 @@ import (
 
 // Scenarios 17, 18, 22 and 80: when a hold ends. More of them are in testdata/scripts/holder.txt.
 
-// cutOffs are the ways in which a holder can be cut off from the leader. Each takes effect when it is called.
+// cutOffs are the ways in which a holder can be cut off from the leader. Each takes effect when it
+// is called.
 var cutOffs = map[string]func(s *locktest.Sim, c *locktest.Client, f *zktest.Member){
 	"link dead": func(s *locktest.Sim, c *locktest.Client, _ *zktest.Member) {
 		s.Server.Inject(fault.Freeze().Session(c.SessionID()))
@@ -37,35 +38,44 @@ var cutOffs = map[string]func(s *locktest.Sim, c *locktest.Client, f *zktest.Mem
 		s.Server.Inject(fault.DropReply().Session(c.SessionID()))
 	},
 	"its server is dead": func(s *locktest.Sim, c *locktest.Client, f *zktest.Member) { f.Down() },
-	"its server is cut off from the leader, and goes on answering": func(s *locktest.Sim, c *locktest.Client, f *zktest.Member) {
+	"its server is cut off from the leader, and goes on answering": func(s *locktest.Sim,
+		c *locktest.Client, f *zktest.Member) {
 		f.CutOff()
 	},
-	"its server is cut off, and then dies": func(s *locktest.Sim, c *locktest.Client, f *zktest.Member) {
+	"its server is cut off, and then dies": func(s *locktest.Sim, c *locktest.Client,
+		f *zktest.Member) {
 		f.CutOff()
 		time.AfterFunc(5*time.Second, f.Down)
 	},
 }
 
-// stoppedInTime checks that the context ended so long before SafeUntil that the work can stop, and that the next hold did not
-// begin before it. A server that is asked to take the session over, and does not answer, may have granted no more than two
-// ticks: then SafeUntil moves back, and so does the end.
-func stoppedInTime(s *locktest.Sim, promised time.Time, loss locktest.Loss, next time.Time, timeout, tick time.Duration) {
+// stoppedInTime checks that the context ended so long before SafeUntil that the work can stop, and
+// that the next hold did not begin before it. A server that is asked to take the session over, and
+// does not answer, may have granted no more than two ticks: then SafeUntil moves back, and so does
+// the end.
+func stoppedInTime(
+	s *locktest.Sim, promised time.Time, loss locktest.Loss, next time.Time, timeout,
+	tick time.Duration,
+) {
 	s.Helper()
 	if loss.Safe.Before(promised) {
-		require.GreaterOrEqual(s, loss.Safe.Sub(loss.At), min(timeout, 2*tick)/20, "for the work to stop")
+		require.GreaterOrEqual(s, loss.Safe.Sub(loss.At), min(timeout, 2*tick)/20,
+			"for the work to stop")
 	} else {
 		promised = loss.Safe
 	}
 	require.GreaterOrEqual(s, promised.Sub(loss.At), timeout/20, "for the work to stop")
-	require.False(s, next.Before(promised), "the next began %v before SafeUntil", promised.Sub(next))
+	require.False(s, next.Before(promised), "the next began %v before SafeUntil",
+		promised.Sub(next))
 }
 
-// scenario 17: the holder's session expires: its context is cancelled, with a cause, before the ensemble gives the lock to the
-// next waiter, and so early that the work can stop. Also scenario 18: most of these holders are never notified, and rely on
-// the lease clock alone.
+// scenario 17: the holder's session expires: its context is cancelled, with a cause, before the
+// ensemble gives the lock to the next waiter, and so early that the work can stop. Also scenario
+// 18: most of these holders are never notified, and rely on the lease clock alone.
 func TestScenario17_TheHoldersContextEndsBeforeTheLockGoesToTheNext(t *testing.T) {
 	for name, cut := range cutOffs {
-		for _, held := range []time.Duration{0, 250 * time.Millisecond, 1900 * time.Millisecond, 3 * time.Second, 5 * time.Minute} {
+		for _, held := range []time.Duration{0, 250 * time.Millisecond, 1900 * time.Millisecond,
+			3 * time.Second, 5 * time.Minute} {
 			t.Run(fmt.Sprintf("%s after %v", name, held), func(t *testing.T) {
 				locktest.Simulate(t, func(s *locktest.Sim) {
 					f, dir, b := s.Follower(), s.Dir("/locks/a"), s.Client()
@@ -83,10 +93,12 @@ func TestScenario17_TheHoldersContextEndsBeforeTheLockGoesToTheNext(t *testing.T
 					loss := <-lost
 					require.ErrorIs(s, loss.Cause, zklock.ErrLeaseExpired)
 					require.ErrorIs(s, h.Err(), zklock.ErrLost)
-					require.True(s, loss.At.Before(next.At), "lost %v after the next began", loss.At.Sub(next.At))
+					require.True(s, loss.At.Before(next.At), "lost %v after the next began",
+						loss.At.Sub(next.At))
 					stoppedInTime(s, promised, loss, next.At, session.DefaultTimeout, 2*time.Second)
 					require.Greater(s, after.Token(), h.Token())
-					require.Less(s, next.At.Sub(began), 40*time.Second, "and it does go to the next")
+					require.Less(s, next.At.Sub(began), 40*time.Second,
+						"and it does go to the next")
 					f.Heal()
 					f.Up()
 				})
@@ -95,15 +107,17 @@ func TestScenario17_TheHoldersContextEndsBeforeTheLockGoesToTheNext(t *testing.T
 	}
 }
 
-// scenario 18: a holder that is cut off and never learns of the expiry relies on its lease clock alone, whatever the
-// session timeout and the tick.
+// scenario 18: a holder that is cut off and never learns of the expiry relies on its lease clock
+// alone, whatever the session timeout and the tick.
 func TestScenario18_AHolderThatHearsNothingGoesByItsLeaseClock(t *testing.T) {
-	for _, tick := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second} {
+	for _, tick := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond,
+		2 * time.Second} {
 		for _, ticks := range []int{2, 3, 5, 20} {
 			timeout := time.Duration(ticks) * tick
 			t.Run(fmt.Sprintf("%v at a tick of %v", timeout, tick), func(t *testing.T) {
 				locktest.Simulate(t, func(s *locktest.Sim) {
-					opts := []zklock.Option{zklock.WithSessionTimeout(timeout), zklock.WithTickTime(tick)}
+					opts := []zklock.Option{zklock.WithSessionTimeout(timeout),
+						zklock.WithTickTime(tick)}
 					dir, a, b := s.Dir("/locks/a"), s.Client(opts...), s.Client(opts...)
 					h := s.Lock(a.Mutex(dir))
 					lost := locktest.LossOf(h)
@@ -143,8 +157,9 @@ func TestScenario22_CheckComparesTheOwner(t *testing.T) {
 	})
 }
 
-// scenario 80: a zoo.cfg without tickTime means ticks of 3 s, and others have other ticks. The client finds them out: a hold
-// lasts, without the ensemble, as long as its lease for that tick allows.
+// scenario 80: a zoo.cfg without tickTime means ticks of 3 s, and others have other ticks. The
+// client finds them out: a hold lasts, without the ensemble, as long as its lease for that tick
+// allows.
 func TestScenario80_ALeaseAllowsForTheServersTickWithoutAnOption(t *testing.T) {
 	for tick, lasts := range map[time.Duration]struct{ least, most time.Duration }{
 		500 * time.Millisecond: {5300 * time.Millisecond, 7900 * time.Millisecond},
@@ -189,7 +204,8 @@ func TestATickIsFoundOutOnceForEachClient(t *testing.T) {
 			s, err := unsealed.Session(locktest.Soon(t), c)
 			require.NoError(t, err)
 			require.Equal(t, 3*time.Second, c.SessionStatus().TickTime)
-			require.Equal(t, 1, srv.Requests()[fault.OpCloseSession], "of the session that found it out")
+			require.Equal(t, 1, srv.Requests()[fault.OpCloseSession],
+				"of the session that found it out")
 			require.NoError(t, srv.Expire(s.ID()))
 			<-s.Done()
 		}

@@ -36,7 +36,8 @@ func lockByMany(s *locktest.Sim, m *zklock.Mutex, workers, n int) {
 	wg.Wait()
 }
 
-// waitInVainFor makes n calls for a lock that is held, which give up after up to 0.7 s, 20 at a time.
+// waitInVainFor makes n calls for a lock that is held, which give up after up to 0.7 s, 20 at a
+// time.
 func waitInVainFor(s *locktest.Sim, held *zklock.Mutex, n int) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -56,8 +57,9 @@ func waitInVainFor(s *locktest.Sim, held *zklock.Mutex, n int) {
 
 // Nothing grows: scenario 15.
 
-// scenario 15, scaled down: contended lock cycles, and waits that time out on a long-held lock, all in one session:
-// the watches on the server, those that the client keeps, goroutines and memory return to where they began.
+// scenario 15, scaled down: contended lock cycles, and waits that time out on a long-held lock, all
+// in one session: the watches on the server, those that the client keeps, goroutines and memory
+// return to where they began.
 func TestScenario15_NothingGrowsWithThePastCycles(t *testing.T) {
 	const workers, cycles, waits = 5, 400, 500
 	locktest.SimulateAlone(t, func(s *locktest.Sim) {
@@ -85,7 +87,8 @@ func TestScenario15_NothingGrowsWithThePastCycles(t *testing.T) {
 		require.Equal(s, watches, s.Server.WatchCount(), "watches on the server")
 		require.Equal(s, goroutines, locktest.Goroutines(), "goroutines")
 		// A watch that is forgotten costs the client 200 bytes and more.
-		require.Less(s, (heap()-memory)/(workers*cycles+waits), int64(60), "bytes of memory for each past call")
+		require.Less(s, (heap()-memory)/(workers*cycles+waits), int64(60),
+			"bytes of memory for each past call")
 
 		// A reconnection shows what the client still watches: it sets exactly these watches again.
 		before := s.Server.Requests()
@@ -99,7 +102,8 @@ func TestScenario15_NothingGrowsWithThePastCycles(t *testing.T) {
 		s.Server.DropConnections()
 		s.Unlock(s.Lock(m))
 		require.Zero(s, s.Server.WatchCount())
-		require.Equal(s, before[fault.OpSetWatches]+1, s.Server.Requests()[fault.OpSetWatches], "nothing is left to watch")
+		require.Equal(s, before[fault.OpSetWatches]+1, s.Server.Requests()[fault.OpSetWatches],
+			"nothing is left to watch")
 	})
 }
 
@@ -113,8 +117,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// scenario 15, with trouble: watches and goroutines return to where they began also when connections drop, sessions
-// end, waiters give up and znodes vanish in between.
+// scenario 15, with trouble: watches and goroutines return to where they began also when
+// connections drop, sessions end, waiters give up and znodes vanish in between.
 func TestScenario15_NothingGrowsWithPastTrouble(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
@@ -165,6 +169,7 @@ func TestScenario15_NothingGrowsWithPastTrouble(t *testing.T) {
 		setWatches := s.Server.Requests()[fault.OpSetWatches]
 		s.Server.DropConnections()
 		s.Unlock(s.Lock(m))
-		require.Equal(s, setWatches, s.Server.Requests()[fault.OpSetWatches], "nothing is left to watch")
+		require.Equal(s, setWatches, s.Server.Requests()[fault.OpSetWatches],
+			"nothing is left to watch")
 	})
 }

@@ -18,8 +18,9 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// Scenario 50: a directory with very many contenders, or with contenders that have large data or long names. Waiting, Queue and
-// Break work within their ctx, and no other hold of the client is lost.
+// Scenario 50: a directory with very many contenders, or with contenders that have large data or
+// long names. Waiting, Queue and Break work within their ctx, and no other hold of the client is
+// lost.
 
 // slowLine is a connection with a limited rate of replies, in bytes a second.
 type slowLine struct {
@@ -36,10 +37,11 @@ func (l slowLine) Read(b []byte) (int, error) {
 // slowClient dials the server over a slowLine.
 func slowClient(s *locktest.Sim, rate int, opts ...zklock.Option) *zklock.Client {
 	s.Helper()
-	opts = append(opts, zklock.WithDialer(func(network, addr string, timeout time.Duration) (net.Conn, error) {
-		conn, err := s.Server.Dial(network, addr, timeout)
-		return slowLine{conn, rate}, err
-	}))
+	opts = append(opts,
+		zklock.WithDialer(func(network, addr string, timeout time.Duration) (net.Conn, error) {
+			conn, err := s.Server.Dial(network, addr, timeout)
+			return slowLine{conn, rate}, err
+		}))
 	c, err := zklock.Dial(s.Context(), s.Server.Addr(), opts...)
 	require.NoError(s, err)
 	s.Cleanup(func() { require.NoError(s, c.Close()) })
@@ -77,7 +79,8 @@ func plantData(s *locktest.Sim, dir string, n int, data []byte) {
 	s.Helper()
 	other := s.Stranger()
 	for range n {
-		_, err := other.Create(s.Context(), dir+"/x-lock-", data, session.EphemeralSequential, session.WorldACL())
+		_, err := other.Create(s.Context(), dir+"/x-lock-", data, session.EphemeralSequential,
+			session.WorldACL())
 		require.NoError(s, err)
 	}
 }
@@ -89,7 +92,9 @@ func TestScenario50_ManyWaitersBehindAHolderWithMuchDataCostNoOtherHold(t *testi
 		before := s.Server.Requests()[fault.OpGetData]
 		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 		defer cancel()
-		for _, err := range together(300, func(int) error { return errOf(c.Mutex(dir).Lock(ctx)) }) {
+		for _, err := range together(300, func(int) error {
+			return errOf(c.Mutex(dir).Lock(ctx))
+		}) {
 			require.ErrorIs(s, err, context.DeadlineExceeded)
 			require.ErrorContains(s, err, "x-lock-0000000000 (1000000 bytes of data)")
 		}
@@ -97,13 +102,18 @@ func TestScenario50_ManyWaitersBehindAHolderWithMuchDataCostNoOtherHold(t *testi
 	})
 }
 
-// The lists of many calls of one client on one lock: those of 600 calls take 10 MB, in half a minute.
+// The lists of many calls of one client on one lock: those of 600 calls take 10 MB, in half a
+// minute.
 func TestScenario50_ManyCallsOnOneLockCostNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), slowHolder(s, 300_000)
 		inside := 0
 		for _, err := range together(600, func(int) error {
-			return c.Mutex(dir).Do(s.Context(), func(context.Context) error { inside++; return nil }) // only the holder writes
+			// only the holder writes
+			return c.Mutex(dir).Do(s.Context(), func(context.Context) error {
+				inside++
+				return nil
+			})
 		}) {
 			require.NoError(s, err)
 		}
@@ -119,7 +129,9 @@ func TestManyWaitersReadTheHoldersDataOnce(t *testing.T) {
 		before := s.Server.Requests()[fault.OpGetData]
 		ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 		defer cancel()
-		for _, err := range together(100, func(int) error { return errOf(c.Mutex(dir).Lock(ctx)) }) {
+		for _, err := range together(100, func(int) error {
+			return errOf(c.Mutex(dir).Lock(ctx))
+		}) {
 			require.ErrorContains(s, err, "in line behind somebody (")
 		}
 		require.Equal(s, 1, s.Server.Requests()[fault.OpGetData]-before)
@@ -147,8 +159,8 @@ func TestScenario50_LookingAtManyContendersWithMuchDataCostsNoOtherHold(t *testi
 	})
 }
 
-// Data that are short enough to be read one by one are not all kept: Queue returns all rows, with the data for which there
-// was room.
+// Data that are short enough to be read one by one are not all kept: Queue returns all rows, with
+// the data for which there was room.
 func TestQueueKeepsNoMoreDataThanThereIsRoomFor(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), slowHolder(s, 12_000_000)
@@ -204,7 +216,8 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 		require.Len(s, line, contenders)
 		require.True(s, line[0].Holds)
 		require.False(s, line[1].Holds)
-		s.Logf("the queue of %d: %v of a line of %d bytes/s", contenders, time.Since(began), 300*contenders)
+		s.Logf("the queue of %d: %v of a line of %d bytes/s", contenders, time.Since(began),
+			300*contenders)
 
 		page, err := admin.ReadQueue(ctx, c, dir, contenders-1000, 2)
 		require.NoError(s, err)
@@ -212,7 +225,8 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 		require.Equal(s, contenders-1, page.Waiting)
 		require.Equal(s, line[contenders-1000:contenders-998], page.Contenders)
 
-		for _, at := range []int{contenders - 1000, 0} { // a name of 10,000 bytes more; and the holder
+		for _, at := range []int{contenders - 1000, 0} {
+			// a name of 10,000 bytes more; and the holder
 			require.NoError(s, admin.Evict(ctx, c, dir, line[at].Token))
 			_, there := s.Server.Node(line[at].Node)
 			require.False(s, there)
@@ -220,8 +234,8 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 	})
 }
 
-// Many calls of a client wait in one line, in which others come and go. They look again together, with a long list each; a
-// free lock of the same client is taken and released meanwhile.
+// Many calls of a client wait in one line, in which others come and go. They look again together,
+// with a long list each; a free lock of the same client is taken and released meanwhile.
 func TestTheLooksOfManyWaitersDelayNoOtherCall(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c, neighbour := s.Dir("/l"), s.Client(), s.Client()
@@ -243,7 +257,8 @@ func TestTheLooksOfManyWaitersDelayNoOtherCall(t *testing.T) {
 		})
 		time.Sleep(8 * time.Second) // the burst of their coming is over
 		var slowest time.Duration
-		for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
+		for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(
+			50 * time.Millisecond) {
 			asked := time.Now()
 			s.Unlock(s.Lock(c.Mutex("/free")))
 			slowest = max(slowest, time.Since(asked))

@@ -31,12 +31,20 @@ func TestScenario41_ACallAfterCloseReturnsErrClosedAtOnce(t *testing.T) {
 		require.NoError(s, c.Close())
 		ctx, began := s.Context(), time.Now()
 		for name, call := range map[string]func() error{
-			"Lock":         func() error { _, _, err := m.Lock(ctx); return err },
-			"TryLock":      func() error { _, _, err := m.TryLock(ctx); return err },
-			"Do":           func() error { return m.Do(ctx, func(context.Context) error { panic("called") }) },
-			"Session":      func() error { _, err := c.Session(ctx); return err },
-			"Hold.Check":   func() error { return h.Check(ctx) },
-			"Hold.Multi":   func() error { _, err := h.Multi(ctx, session.OpDelete{Path: dir, Version: -1}); return err },
+			"Lock":    func() error { _, _, err := m.Lock(ctx); return err },
+			"TryLock": func() error { _, _, err := m.TryLock(ctx); return err },
+			"Do": func() error {
+				return m.Do(ctx, func(context.Context) error {
+					panic("called")
+				})
+			},
+			"Session":    func() error { _, err := c.Session(ctx); return err },
+			"Hold.Check": func() error { return h.Check(ctx) },
+			"Hold.Multi": func() error {
+				_,
+					err := h.Multi(ctx, session.OpDelete{Path: dir, Version: -1})
+				return err
+			},
 			"Hold.Unlock":  func() error { return h.Unlock() },
 			"Hold.Err":     h.Err,
 			"Hold.Context": func() error { return context.Cause(h.Context()) },
@@ -55,30 +63,31 @@ func TestScenario41_ACallAfterCloseReturnsErrClosedAtOnce(t *testing.T) {
 // scenario 41: Close during calls that wait: all of them return, and no goroutine is left.
 func TestScenario41_CloseEndsTheCallsThatWait(t *testing.T) {
 	for _, down := range []bool{false, true} {
-		t.Run(map[bool]string{false: "connected", true: "without a server"}[down], func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				idle, dir, c := locktest.Goroutines(), s.Dir("/locks/a"), s.Client()
-				h := s.Lock(c.Mutex(dir))
-				var calls []*locktest.Call
-				for range 20 {
-					calls = append(calls, locktest.Go(s.Context(), c.Mutex(dir).Lock))
-				}
-				synctest.Wait()
-				if down {
-					s.Server.Leader().Down()
-					time.Sleep(time.Second)
-				}
-				began := time.Now()
-				require.NoError(s, c.Close())
-				require.LessOrEqual(s, time.Since(began), 2500*time.Millisecond)
-				for _, call := range calls {
-					require.True(s, call.Over())
-					require.ErrorIs(s, call.Err, zklock.ErrClosed)
-				}
-				require.ErrorIs(s, h.Err(), zklock.ErrClosed)
-				require.Equal(s, idle, locktest.Goroutines())
+		t.Run(map[bool]string{false: "connected", true: "without a server"}[down],
+			func(t *testing.T) {
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					idle, dir, c := locktest.Goroutines(), s.Dir("/locks/a"), s.Client()
+					h := s.Lock(c.Mutex(dir))
+					var calls []*locktest.Call
+					for range 20 {
+						calls = append(calls, locktest.Go(s.Context(), c.Mutex(dir).Lock))
+					}
+					synctest.Wait()
+					if down {
+						s.Server.Leader().Down()
+						time.Sleep(time.Second)
+					}
+					began := time.Now()
+					require.NoError(s, c.Close())
+					require.LessOrEqual(s, time.Since(began), 2500*time.Millisecond)
+					for _, call := range calls {
+						require.True(s, call.Over())
+						require.ErrorIs(s, call.Err, zklock.ErrClosed)
+					}
+					require.ErrorIs(s, h.Err(), zklock.ErrClosed)
+					require.Equal(s, idle, locktest.Goroutines())
+				})
 			})
-		})
 	}
 }
 
@@ -93,11 +102,12 @@ var unreachable = map[string]fault.Fault{
 	}).Op(fault.OpConnect),
 }
 
-// scenario 41: servers that are never reachable: Dial returns an error within its ctx, says which servers it tried,
-// and leaves nothing running.
+// scenario 41: servers that are never reachable: Dial returns an error within its ctx, says which
+// servers it tried, and leaves nothing running.
 func TestScenario41_DialOfServersThatNeverAnswerReturnsWithinItsContext(t *testing.T) {
 	for name, failure := range unreachable {
-		for _, limit := range []time.Duration{0, 100 * time.Millisecond, 5 * time.Second, time.Minute} {
+		for _, limit := range []time.Duration{0, 100 * time.Millisecond, 5 * time.Second,
+			time.Minute} {
 			t.Run(fmt.Sprintf("%s for %v", name, limit), func(t *testing.T) {
 				locktest.Simulate(t, func(s *locktest.Sim) {
 					f := s.Follower()
@@ -106,7 +116,8 @@ func TestScenario41_DialOfServersThatNeverAnswerReturnsWithinItsContext(t *testi
 					ctx, cancel := context.WithTimeout(s.Context(), limit)
 					defer cancel()
 					began := time.Now()
-					c, err := zklock.Dial(ctx, s.Server.Addr()+","+f.Addr(), zklock.WithDialer(s.Server.Dial))
+					c, err := zklock.Dial(ctx, s.Server.Addr()+","+f.Addr(),
+						zklock.WithDialer(s.Server.Dial))
 					require.Nil(s, c)
 					require.ErrorIs(s, err, context.DeadlineExceeded)
 					require.ErrorIs(s, err, zklock.ErrUnreachable)
@@ -114,7 +125,9 @@ func TestScenario41_DialOfServersThatNeverAnswerReturnsWithinItsContext(t *testi
 					require.ErrorContains(s, err, f.Addr())
 					require.Equal(s, limit, time.Since(began))
 					down.Remove() // so that the server also notices what has ended
-					s.Until(3*time.Second, "nothing goes on", func() bool { return locktest.Goroutines() == idle })
+					s.Until(3*time.Second, "nothing goes on", func() bool {
+						return locktest.Goroutines() == idle
+					})
 					time.Sleep(13 * time.Second)
 					require.Empty(s, s.Server.Sessions(), "those of which no client has heard")
 				})
@@ -123,7 +136,8 @@ func TestScenario41_DialOfServersThatNeverAnswerReturnsWithinItsContext(t *testi
 	}
 }
 
-// scenario 41: servers go down and do not come back: calls return within their ctx, and their errors say what they waited for.
+// scenario 41: servers go down and do not come back: calls return within their ctx, and their
+// errors say what they waited for.
 func TestScenario41_ACallWithoutAServerReturnsWithinItsContext(t *testing.T) {
 	for name, failure := range unreachable {
 		t.Run(name, func(t *testing.T) {
@@ -131,8 +145,10 @@ func TestScenario41_ACallWithoutAServerReturnsWithinItsContext(t *testing.T) {
 				dir, c := s.Dir("/locks/a"), s.Client()
 				s.Server.DropConnections()
 				s.Server.Inject(failure)
-				for _, limit := range []time.Duration{50 * time.Millisecond, 3 * time.Second, 2 * time.Minute} {
-					for _, lock := range []func(*zklock.Mutex, context.Context) (context.Context, *zklock.Hold, error){
+				for _, limit := range []time.Duration{50 * time.Millisecond, 3 * time.Second,
+					2 * time.Minute} {
+					for _, lock := range []func(*zklock.Mutex, context.Context) (context.Context,
+						*zklock.Hold, error){
 						(*zklock.Mutex).Lock, (*zklock.Mutex).TryLock,
 					} {
 						ctx, cancel := context.WithTimeout(s.Context(), limit)
@@ -140,7 +156,8 @@ func TestScenario41_ACallWithoutAServerReturnsWithinItsContext(t *testing.T) {
 						_, _, err := lock(c.Mutex(dir), ctx)
 						cancel()
 						require.ErrorIs(s, err, zklock.ErrUnreachable)
-						require.ErrorContains(s, err, s.Server.Addr(), "it says which server did not answer")
+						require.ErrorContains(s, err, s.Server.Addr(),
+							"it says which server did not answer")
 						took := time.Since(began)
 						require.LessOrEqual(s, took, limit)
 						if errors.Is(err, context.DeadlineExceeded) {
@@ -234,15 +251,23 @@ func TestScenario43_AWaitThatIsWokenAgainAndAgainKeepsOneDeadline(t *testing.T) 
 		want error
 	}{
 		"the context's": {nil, limit, context.DeadlineExceeded},
-		"WithMaxWait's": {[]zklock.LockOption{zklock.WithMaxWait(limit)}, time.Hour, zklock.ErrBusy},
-		"the earlier":   {[]zklock.LockOption{zklock.WithMaxWait(time.Minute)}, limit, context.DeadlineExceeded},
+		"WithMaxWait's": {[]zklock.LockOption{zklock.WithMaxWait(limit)}, time.Hour,
+			zklock.ErrBusy},
+		"the earlier": {[]zklock.LockOption{zklock.WithMaxWait(time.Minute)}, limit,
+			context.DeadlineExceeded},
 	} {
-		for disturbance, disturb := range map[string]func(s *locktest.Sim, c *locktest.Client, before string){
-			"the one before it leaves": func(s *locktest.Sim, c *locktest.Client, before string) { require.NoError(s, s.Server.Delete(before)) },
-			"the one before it is written to": func(s *locktest.Sim, c *locktest.Client, before string) {
+		for disturbance, disturb := range map[string]func(s *locktest.Sim, c *locktest.Client,
+			before string){
+			"the one before it leaves": func(s *locktest.Sim, c *locktest.Client, before string) {
+				require.NoError(s, s.Server.Delete(before))
+			},
+			"the one before it is written to": func(s *locktest.Sim, c *locktest.Client,
+				before string) {
 				require.NoError(s, s.Server.SetData(before, nil))
 			},
-			"the connection drops": func(s *locktest.Sim, c *locktest.Client, before string) { s.Server.DropConnections() },
+			"the connection drops": func(s *locktest.Sim, c *locktest.Client, before string) {
+				s.Server.DropConnections()
+			},
 			"the session expires": func(s *locktest.Sim, c *locktest.Client, before string) {
 				require.NoError(s, s.Server.Expire(c.SessionID()))
 			},
@@ -304,7 +329,10 @@ func TestAContextThatHasEndedTakesNothing(t *testing.T) {
 		c := s.Client()
 		over, end := context.WithCancel(s.Context())
 		end()
-		run, err := c.Job("/l").Once(over, "key", func(context.Context) error { s.Error("run"); return nil })
+		run, err := c.Job("/l").Once(over, "key", func(context.Context) error {
+			s.Error("run")
+			return nil
+		})
 		require.ErrorIs(s, err, zklock.ErrNotRun)
 		require.ErrorIs(s, err, context.Canceled)
 		require.Equal(s, "no run", run.String())

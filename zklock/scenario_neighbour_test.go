@@ -16,7 +16,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Scenario 48: a neighbour that may only create, under any name. Package recipe tests the decisions.
+// Scenario 48: a neighbour that may only create, under any name. Package recipe tests the
+// decisions.
 
 // anyKind takes a lock of one kind, which only one client at a time can hold.
 type anyKind struct {
@@ -26,32 +27,41 @@ type anyKind struct {
 }
 
 var anyKinds = []anyKind{
-	{"mutex", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
-		return c.Mutex(dir, opts...).Lock
-	}},
-	{"local handoff", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
-		return c.Mutex(dir, append(opts, zklock.WithLocalHandoff())...).Lock
-	}},
-	{"writer", "-__WRIT__", func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
-		return c.RWMutex(dir, opts...).Lock
-	}},
-	{"semaphore", "-lease-1-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
-		return locktest.Permits(c.Semaphore(dir, 1, opts...), 1)
-	}},
-	{"multilock", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
-		return c.MultiLock([]string{dir, dir + "-2"}, opts...).Lock
-	}},
-	{"election", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
-		return locktest.Campaign(c.Election(dir, opts...), "value")
-	}},
+	{"mutex", "-lock-",
+		func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
+			return c.Mutex(dir, opts...).Lock
+		}},
+	{"local handoff", "-lock-",
+		func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
+			return c.Mutex(dir, append(opts, zklock.WithLocalHandoff())...).Lock
+		}},
+	{"writer", "-__WRIT__",
+		func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
+			return c.RWMutex(dir, opts...).Lock
+		}},
+	{"semaphore", "-lease-1-",
+		func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
+			return locktest.Permits(c.Semaphore(dir, 1, opts...), 1)
+		}},
+	{"multilock", "-lock-",
+		func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
+			return c.MultiLock([]string{dir, dir + "-2"}, opts...).Lock
+		}},
+	{"election", "-lock-",
+		func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
+			return locktest.Campaign(c.Election(dir, opts...), "value")
+		}},
 }
 
-// scenario 48: a foreign child with any number, anywhere in the list, lets no client hold beside the holder, and does not
-// change the order of two others; observers see who leads. Once it is deleted, the lock goes on.
+// scenario 48: a foreign child with any number, anywhere in the list, lets no client hold beside
+// the holder, and does not change the order of two others; observers see who leads. Once it is
+// deleted, the lock goes on.
 func TestScenario48_AForeignChildWithAnyNumberChangesNothingForTheOthers(t *testing.T) {
 	const own = 1000
 	numbers := []int32{
-		math.MinInt32, math.MinInt32 + 1, own - math.MaxInt32, own - math.MaxInt32 + 2, own + math.MinInt32 + 5, // half the circle away from them
+		// half the circle away from them
+		math.MinInt32, math.MinInt32 + 1, own - math.MaxInt32, own - math.MaxInt32 + 2,
+		own + math.MinInt32 + 5,
 		-1, 0, own - 1, own, own + 1, own + 2, own + 3, 1 << 30, math.MaxInt32 - 1, math.MaxInt32,
 	}
 	for _, kind := range anyKinds {
@@ -59,8 +69,10 @@ func TestScenario48_AForeignChildWithAnyNumberChangesNothingForTheOthers(t *test
 			for _, number := range numbers {
 				for _, first := range []string{"!", "~"} { // the server lists by name
 					locktest.Simulate(t, func(s *locktest.Sim) {
-						says := fmt.Sprintf("%s: %d, listed %s", kind.name, number, map[string]string{"!": "first", "~": "last"}[first])
-						dir, a, b, c, other := s.Dir("/locks/a"), s.Client(), s.Client(), s.Client(), s.Stranger()
+						says := fmt.Sprintf("%s: %d, listed %s", kind.name, number,
+							map[string]string{"!": "first", "~": "last"}[first])
+						dir, a, b, c, other := s.Dir(
+							"/locks/a"), s.Client(), s.Client(), s.Client(), s.Stranger()
 						require.NoError(s, s.Server.SetSequence(dir, own))
 						held := s.Take(kind.lock(a.Client, dir))
 						forged := fmt.Sprintf("%s/%s%s%010d", dir, first, kind.mark, number)
@@ -76,7 +88,8 @@ func TestScenario48_AForeignChildWithAnyNumberChangesNothingForTheOthers(t *test
 							require.NoError(s, err)
 							require.Equal(s, held.Node(), leader.Node, says)
 						}
-						require.Equal(s, []int64{a.SessionID(), b.SessionID(), c.SessionID()}, sessionsInLine(s, c.Client, dir, other.ID()), says)
+						require.Equal(s, []int64{a.SessionID(), b.SessionID(), c.SessionID()},
+							sessionsInLine(s, c.Client, dir, other.ID()), says)
 
 						s.Unlock(held)
 						synctest.Wait()
@@ -92,7 +105,8 @@ func TestScenario48_AForeignChildWithAnyNumberChangesNothingForTheOthers(t *test
 	}
 }
 
-// sessionsInLine returns the sessions of the contenders in line, in order, without those of one neighbour.
+// sessionsInLine returns the sessions of the contenders in line, in order, without those of one
+// neighbour.
 func sessionsInLine(s *locktest.Sim, c *zklock.Client, dir string, but int64) []int64 {
 	s.Helper()
 	line, err := locktest.Queue(s.Context(), c, dir)
@@ -106,7 +120,8 @@ func sessionsInLine(s *locktest.Sim, c *zklock.Client, dir string, but int64) []
 	return ids
 }
 
-// scenario 48, observed: a foreign child that puts itself before the leader by its number is not taken for one.
+// scenario 48, observed: a foreign child that puts itself before the leader by its number is not
+// taken for one.
 func TestScenario48_ObserversDoNotFollowAForeignChildThatPutsItselfFirst(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b, other := s.Dir("/locks/a"), s.Client(), s.Client(), s.Stranger()
@@ -116,7 +131,8 @@ func TestScenario48_ObserversDoNotFollowAForeignChildThatPutsItselfFirst(t *test
 		defer cancel()
 		var seen []string
 		done := make(chan struct{})
-		for _, name := range []string{"!-lock-0000000000", "~-lock-0000000999", "!-lock--2147483648"} {
+		for _, name := range []string{"!-lock-0000000000", "~-lock-0000000999",
+			"!-lock--2147483648"} {
 			s.Plant(other, dir+"/"+name)
 		}
 		go func() {
@@ -135,7 +151,8 @@ func TestScenario48_ObserversDoNotFollowAForeignChildThatPutsItselfFirst(t *test
 	})
 }
 
-// scenario 48, long names: a contender whose name is longer than any path of ours may be is waited for like any other.
+// scenario 48, long names: a contender whose name is longer than any path of ours may be is waited
+// for like any other.
 func TestScenario48_AContenderWithAVeryLongNameIsWaitedFor(t *testing.T) {
 	for _, kind := range anyKinds {
 		t.Run(kind.name, func(t *testing.T) {

@@ -66,7 +66,8 @@ func TestScenario83_AProgramsOwnEphemeralZnodeKeepsTheLostSession(t *testing.T) 
 		c := locktest.Dial(t, srv)
 		s, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
-		own, err := s.Create(locktest.Soon(t), "/mine", nil, session.Ephemeral, zk.WorldACL(zk.PermAll))
+		own, err := s.Create(locktest.Soon(t), "/mine", nil, session.Ephemeral,
+			zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		lost := locktest.Lock(t, c.Mutex("/l"))
 		time.Sleep(30 * time.Second)
@@ -82,9 +83,9 @@ func TestScenario83_AProgramsOwnEphemeralZnodeKeepsTheLostSession(t *testing.T) 
 	})
 }
 
-// Scenario 83: a process is stopped when its turn has come, before it holds, and its session is lost
-// and replaced meanwhile. The lost session may be closed, since nobody holds under it. So the call
-// takes another place in line, in the session that has replaced it.
+// Scenario 83: a process is stopped when its turn has come, before it holds, and its session is
+// lost and replaced meanwhile. The lost session may be closed, since nobody holds under it. So the
+// call takes another place in line, in the session that has replaced it.
 func TestScenario83_ATurnOfALostSessionIsNotHeld(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		m := s.Client().Mutex("/l")

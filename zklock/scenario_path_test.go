@@ -21,8 +21,8 @@ import (
 
 // Scenario 46: paths that cannot be those of a lock.
 
-// scenario 46: a path that ZooKeeper, or we, could not use as a lock is refused by every call, before any I/O, with an
-// error that names the path and the rule.
+// scenario 46: a path that ZooKeeper, or we, could not use as a lock is refused by every call,
+// before any I/O, with an error that names the path and the rule.
 func TestScenario46_ABadPathIsRefusedWithThePathAndTheRule(t *testing.T) {
 	long := "/" + strings.Repeat("x", 4096)
 	for name, c := range map[string]struct{ path, rule string }{
@@ -47,8 +47,10 @@ func TestScenario46_ABadPathIsRefusedWithThePathAndTheRule(t *testing.T) {
 		"no room for a contender":   {long[:4090], "no room for a contender"},
 		"only spaces and no slash":  {"  ", "does not begin with a slash"},
 		"a slash of another system": {`\locks\a`, "does not begin with a slash"},
-		"a contender's name":        {"/locks/lock-0000000001", "is what a contender's znode is called"},
-		"below a contender's name":  {"/locks/job-lease-1-0000000001/a", "is what a contender's znode is called"},
+		"a contender's name": {"/locks/lock-0000000001",
+			"is what a contender's znode is called"},
+		"below a contender's name": {"/locks/job-lease-1-0000000001/a",
+			"is what a contender's znode is called"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
@@ -76,7 +78,8 @@ func TestScenario46_ABadPathIsRefusedWithThePathAndTheRule(t *testing.T) {
 func TestScenario46_AnOddPathThatIsAllowedWorks(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
-		for _, p := range []string{"/a", "/.a", "/...", "/a b", "/\u00e9\u3042", "/lock-1", "/a/_c_x", "/zookeeperx", "/%2e%2e"} {
+		for _, p := range []string{"/a", "/.a", "/...", "/a b", "/\u00e9\u3042", "/lock-1",
+			"/a/_c_x", "/zookeeperx", "/%2e%2e"} {
 			h := s.Lock(c.Mutex(p))
 			s.Owned(c, h)
 			require.Equal(s, p, path.Dir(h.Node()))
@@ -85,20 +88,24 @@ func TestScenario46_AnOddPathThatIsAllowedWorks(t *testing.T) {
 	})
 }
 
-// scenario 46: a path that is another recipe's directory, or cannot be a directory at all: ErrConflict, with the path and
-// what is there, and nothing of ours is left in it.
+// scenario 46: a path that is another recipe's directory, or cannot be a directory at all:
+// ErrConflict, with the path and what is there, and nothing of ours is left in it.
 func TestScenario46_AnotherRecipesDirectoryIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ child, says string }{
-		"Curator's read lock":  {"_c_00000000-0000-4000-8000-000000000000-__READ__0000000003", "__READ__"},
-		"Curator's write lock": {"_c_00000000-0000-4000-8000-000000000000-__WRIT__0000000003", "__WRIT__"},
-		"Kazoo's read lock":    {"00000000000040008000000000000000__rlock__0000000003", "__rlock__"},
+		"Curator's read lock": {"_c_00000000-0000-4000-8000-000000000000-__READ__0000000003",
+			"__READ__"},
+		"Curator's write lock": {"_c_00000000-0000-4000-8000-000000000000-__WRIT__0000000003",
+			"__WRIT__"},
+		"Kazoo's read lock": {"00000000000040008000000000000000__rlock__0000000003",
+			"__rlock__"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, cl, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
 				s.Plant(other, dir+"/"+c.child)
 				require.NoError(s, s.Server.SetSequence(dir, 4))
-				for _, lock := range []func(*zklock.Mutex, context.Context) (context.Context, *zklock.Hold, error){
+				for _, lock := range []func(*zklock.Mutex, context.Context) (context.Context,
+					*zklock.Hold, error){
 					(*zklock.Mutex).Lock, (*zklock.Mutex).TryLock,
 				} {
 					_, _, err := lock(cl.Mutex(dir), s.Context())
@@ -115,7 +122,8 @@ func TestScenario46_AnotherRecipesDirectoryIsRefused(t *testing.T) {
 		locktest.Simulate(t, func(s *locktest.Sim) {
 			c, other := s.Client(), s.Stranger()
 			s.Dir("/locks")
-			_, err := other.Create(s.Context(), "/locks/leader", nil, session.Ephemeral, session.WorldACL())
+			_, err := other.Create(s.Context(), "/locks/leader", nil, session.Ephemeral,
+				session.WorldACL())
 			require.NoError(s, err)
 			for _, p := range []string{"/locks/leader", "/locks/leader/below"} {
 				_, _, err = c.Mutex(p).Lock(s.Context())
@@ -129,12 +137,14 @@ func TestScenario46_AnotherRecipesDirectoryIsRefused(t *testing.T) {
 
 // The lock's directory. More is in testdata/scripts/directory.txt.
 
-// scenario 45: many clients create the directory at once, some as a container, some as a persistent znode: all succeed.
+// scenario 45: many clients create the directory at once, some as a container, some as a persistent
+// znode: all succeed.
 func TestScenario45_ManyClientsCreateTheDirectoryAtOnceInDifferentModes(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		const dir, n = "/not/yet/there/a", 24
 		// All creates of the directory wait until all clients have found it missing.
-		missing := s.Server.Inject(fault.Hold().Op(fault.OpCreate, fault.OpCreateContainer).Path("/not", "/not/yet", "/not/yet/there", dir))
+		missing := s.Server.Inject(fault.Hold().Op(fault.OpCreate,
+			fault.OpCreateContainer).Path("/not", "/not/yet", "/not/yet/there", dir))
 		var locks []*zklock.Mutex
 		for i := range n {
 			var opts []zklock.LockOption
@@ -157,7 +167,8 @@ func TestScenario45_ManyClientsCreateTheDirectoryAtOnceInDifferentModes(t *testi
 		}()
 		inside := 0
 		for i, err := range together(n, func(i int) error {
-			return locks[i].Do(s.Context(), func(context.Context) error { inside++; return nil }) // only the holder writes
+			// only the holder writes
+			return locks[i].Do(s.Context(), func(context.Context) error { inside++; return nil })
 		}) {
 			require.NoError(s, err, "client %d", i)
 		}
@@ -166,14 +177,17 @@ func TestScenario45_ManyClientsCreateTheDirectoryAtOnceInDifferentModes(t *testi
 	})
 }
 
-// Scenario 50, for the data of the directory itself: another client keeps 1 MB at a lock's path, and a burst of calls that read
-// the directory's data (a semaphore's size) costs no other hold of the client.
+// Scenario 50, for the data of the directory itself: another client keeps 1 MB at a lock's path,
+// and a burst of calls that read the directory's data (a semaphore's size) costs no other hold of
+// the client.
 func TestScenario50_MuchDataAtALocksPathCostNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), slowHolder(s, 1_250_000)
 		require.NoError(s, s.Server.SetData(dir, bulk))
 		// 20 s for their data, if all asked at once
-		for _, err := range together(25, func(int) error { return errOf(c.Semaphore(dir, 3).Acquire(s.Context(), 1)) }) {
+		for _, err := range together(25, func(int) error {
+			return errOf(c.Semaphore(dir, 3).Acquire(s.Context(), 1))
+		}) {
 			require.ErrorIs(s, err, zklock.ErrConflict)
 		}
 		time.Sleep(time.Minute)

@@ -76,12 +76,14 @@ func TestScenario90_ACrashLoopOfAHigherRankCostsATimeoutAndNotTheLeadership(t *t
 				locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 					ctx, stop := context.WithCancel(t.Context())
 					loop := &crashLoop{srv: srv, rank: rank, period: period}
-					leader := locktest.Take(t, locktest.Campaign(locktest.Dial(t, srv).Election("/e"), "old leader"))
+					leader := locktest.Take(t,
+						locktest.Campaign(locktest.Dial(t, srv).Election("/e"), "old leader"))
 					var all sync.WaitGroup
 					all.Go(func() { loop.run(ctx) })
 					time.Sleep(20 * time.Second)
 
-					healthy := locktest.AcquireAside(t, locktest.Campaign(locktest.Dial(t, srv).Election("/e"), "healthy"))
+					healthy := locktest.AcquireAside(t,
+						locktest.Campaign(locktest.Dial(t, srv).Election("/e"), "healthy"))
 					time.Sleep(time.Second)
 					resigned := time.Now()
 					locktest.Unlock(t, leader)
@@ -104,12 +106,15 @@ func TestScenario90_ACrashLoopOfAHigherRankCostsATimeoutAndNotTheLeadership(t *t
 // at its next turn.
 func TestScenario90_CandidatesThatComeAndGoKeepNobodyFromLeading(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		leader := locktest.Take(t, locktest.Campaign(locktest.Dial(t, srv).Election("/e"), "leader"))
-		healthy := locktest.AcquireAside(t, locktest.Campaign(locktest.Dial(t, srv).Election("/e"), "healthy"))
+		leader := locktest.Take(t,
+			locktest.Campaign(locktest.Dial(t, srv).Election("/e"), "leader"))
+		healthy := locktest.AcquireAside(t,
+			locktest.Campaign(locktest.Dial(t, srv).Election("/e"), "healthy"))
 		pollers, err := unsealed.Session(t.Context(), locktest.Dial(t, srv))
 		require.NoError(t, err)
 		enter := func() (node string) {
-			made, err := pollers.Create(t.Context(), "/e/_c_0123456789abcdef0123456789abcdef-rank-1-lock-", nil,
+			made, err := pollers.Create(t.Context(),
+				"/e/_c_0123456789abcdef0123456789abcdef-rank-1-lock-", nil,
 				session.EphemeralSequential, session.WorldACL())
 			require.NoError(t, err)
 			return made.Path
@@ -143,7 +148,8 @@ func TestScenario90_TwoHundredCandidatesStepAside(t *testing.T) {
 		leader := locktest.Take(t, locktest.Campaign(election(), "leader"))
 		var waiting []*locktest.Aside
 		for range others {
-			waiting = append(waiting, locktest.AcquireAside(t, locktest.Campaign(election(), "old")))
+			waiting = append(waiting,
+				locktest.AcquireAside(t, locktest.Campaign(election(), "old")))
 			synctest.Wait() // they arrive in this order
 		}
 		ranked := locktest.AcquireAside(t, locktest.Campaign(election().WithRank(1), "new"))

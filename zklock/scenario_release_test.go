@@ -13,8 +13,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// scenario 13: Unlock while no server is reachable for longer than the session timeout: it returns within its ctx,
-// goroutines stay bounded, and the ensemble expires the znode.
+// scenario 13: Unlock while no server is reachable for longer than the session timeout: it returns
+// within its ctx, goroutines stay bounded, and the ensemble expires the znode.
 func TestScenario13_UnlockWithoutAServerReturnsWithinItsContextAndLeavesNothing(t *testing.T) {
 	const holds = 40
 	locktest.Simulate(t, func(s *locktest.Sim) {
@@ -26,7 +26,9 @@ func TestScenario13_UnlockWithoutAServerReturnsWithinItsContextAndLeavesNothing(
 			held = append(held, s.Lock(a.Mutex("/locks/"+string(rune('A'+i)))))
 		}
 		s.Server.Leader().Down()
-		s.Until(time.Second, "the connection is known to be gone", func() bool { return a.SessionStatus().State != session.Connected })
+		s.Until(time.Second, "the connection is known to be gone", func() bool {
+			return a.SessionStatus().State != session.Connected
+		})
 		var wg sync.WaitGroup
 		errs, spent := make([]error, holds), make([]time.Duration, holds)
 		for i, h := range held {
@@ -42,9 +44,11 @@ func TestScenario13_UnlockWithoutAServerReturnsWithinItsContextAndLeavesNothing(
 			require.Zero(s, spent[i], "at once")
 			require.ErrorIs(s, held[i].Err(), zklock.ErrUnlocked)
 		}
-		require.LessOrEqual(s, locktest.Goroutines(), idle+2*holds, "one for each znode that is still to be deleted")
+		require.LessOrEqual(s, locktest.Goroutines(), idle+2*holds,
+			"one for each znode that is still to be deleted")
 		time.Sleep(10 * time.Second)
-		require.LessOrEqual(s, locktest.Goroutines(), idle+8, "the session is over, and with it all that worked for it")
+		require.LessOrEqual(s, locktest.Goroutines(), idle+8,
+			"the session is over, and with it all that worked for it")
 		for range 100 { // calls that fail meanwhile leave nothing either
 			ctx, cancel := context.WithTimeout(s.Context(), 10*time.Millisecond)
 			_, _, err := a.Mutex("/locks/A").Lock(ctx)
@@ -55,7 +59,8 @@ func TestScenario13_UnlockWithoutAServerReturnsWithinItsContextAndLeavesNothing(
 		s.Server.Leader().Up()
 		time.Sleep(time.Minute)
 		for i := range holds {
-			require.Empty(s, s.Server.Children("/locks/"+string(rune('A'+i))), "the ensemble has expired the session")
+			require.Empty(s, s.Server.Children("/locks/"+string(rune('A'+i))),
+				"the ensemble has expired the session")
 		}
 		for i := range holds {
 			s.Unlock(s.Lock(b.Mutex("/locks/" + string(rune('A'+i)))))

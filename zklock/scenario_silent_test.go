@@ -24,7 +24,8 @@ import (
 // tries first, and at whatever moment of its heartbeats the servers fall silent.
 func TestScenario85_AHoldSurvivesServersThatFallSilent(t *testing.T) {
 	const phases = 100
-	ways := map[string]silence{"silent": swallowsSYNs, "refusing": refuses, "accepting without an answer": answersNothing}
+	ways := map[string]silence{"silent": swallowsSYNs, "refusing": refuses,
+		"accepting without an answer": answersNothing}
 	for _, timeout := range []time.Duration{10 * time.Second, 15 * time.Second} {
 		for _, servers := range []int{3, 5} {
 			for name, way := range ways {
@@ -49,7 +50,8 @@ func TestScenario85_AHoldSurvivesServersThatFallSilent(t *testing.T) {
 // answer, is reached first.
 func TestScenario85_AHoldSurvivesWhereTheServerThatIsWellIsFar(t *testing.T) {
 	const phases = 50
-	for _, far := range []time.Duration{150 * time.Millisecond, 250 * time.Millisecond, 350 * time.Millisecond} {
+	for _, far := range []time.Duration{150 * time.Millisecond, 250 * time.Millisecond,
+		350 * time.Millisecond} {
 		t.Run(far.String(), func(t *testing.T) {
 			lost := 0
 			for phase := range phases {
@@ -83,7 +85,8 @@ func TestScenario85_AHoldSurvivesARestartBesideADeadHost(t *testing.T) {
 				}
 				return srv.Dial(network, name, limit)
 			}
-			c, err := zklock.Dial(locktest.Soon(t), "s0:1,s1:1,s2:1", zklock.WithoutLog(), zklock.WithDialer(dial))
+			c, err := zklock.Dial(locktest.Soon(t), "s0:1,s1:1,s2:1", zklock.WithoutLog(),
+				zklock.WithDialer(dial))
 			require.NoError(t, err)
 			h := locktest.Lock(t, c.Mutex("/locks/a"))
 			time.Sleep(time.Minute + time.Duration(phase)*200*time.Millisecond)
@@ -104,7 +107,9 @@ func TestScenario85_AHoldSurvivesARestartBesideADeadHost(t *testing.T) {
 
 // survivesSilence takes a lock at one of the servers, which then falls silent together with another
 // one, and reports whether the hold survives.
-func survivesSilence(t *testing.T, n *fallingSilent, servers int, timeout time.Duration, phase int) bool {
+func survivesSilence(
+	t *testing.T, n *fallingSilent, servers int, timeout time.Duration, phase int,
+) bool {
 	for i := range servers {
 		n.names = append(n.names, fmt.Sprintf("s%d:1", i))
 	}
@@ -180,7 +185,8 @@ func (n *fallingSilent) dial(network, name string, limit time.Duration) (net.Con
 	if err != nil {
 		return nil, err
 	}
-	c := &mutableConn{Conn: inner, name: name, muted: make(chan struct{}), closed: make(chan struct{})}
+	c := &mutableConn{Conn: inner, name: name, muted: make(chan struct{}),
+		closed: make(chan struct{})}
 	if isSilent {
 		c.mute()
 	}

@@ -28,12 +28,14 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// Scripts of what clients do to locks, and of what happens to them meanwhile: testdata/scripts. Each file runs on a
-// server of its own in simulated time. A block is a moment: its lines happen one after the other, each as soon as nothing
-// more follows from the line before. Below the block's ---- stands what the calls made of it. Time passes only at sleep,
-// later and await, so that whatever else stands there happened at once; what takes time, as an unlock whose reply is lost,
-// goes on while the script does. What one line has caused stands in the order of the calls' names; what must not happen
-// before a line has a block of its own before it. `go test ./zklock -run Scripts -rewrite` writes the outcomes anew.
+// Scripts of what clients do to locks, and of what happens to them meanwhile: testdata/scripts.
+// Each file runs on a server of its own in simulated time. A block is a moment: its lines happen
+// one after the other, each as soon as nothing more follows from the line before. Below the block's
+// ---- stands what the calls made of it. Time passes only at sleep, later and await, so that
+// whatever else stands there happened at once; what takes time, as an unlock whose reply is lost,
+// goes on while the script does. What one line has caused stands in the order of the calls' names;
+// what must not happen before a line has a block of its own before it. `go test ./zklock -run
+// Scripts -rewrite` writes the outcomes again.
 //
 //	a lock /l              a call of client a, which connects when it is first named; a.2 is another call of a
 //	a..3 lock /l           calls a, a.2 and a.3, one after the other
@@ -47,8 +49,9 @@ import (
 //	for X: a | b           what follows, with a in place of X, and again with b, each as a scene of its own; its outcome
 //	                       stands there once, if it is always the same
 //
-// script_verbs_test.go has all verbs. A call that succeeded is checked: its znode is there, and its session's, and the
-// token is its czxid. At the end of a scene every call has ended, and no znode and no watch is left.
+// script_verbs_test.go has all verbs. A call that succeeded is checked: its znode is there, and its
+// session's, and the token is its czxid. At the end of a scene every call has ended, and no znode
+// and no watch is left.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, file string) {
 		locktest.Simulate(t, func(s *locktest.Sim) {
@@ -75,9 +78,10 @@ type stage struct {
 	semaphores map[string]*zklock.Semaphore
 	asked      map[fault.Op]int // requests before the scene
 	since      map[fault.Op]int // requests when they were last said
-	heard      map[string]int   // how many events each client had been told of when that was last said
-	macros     []string         // what stands for what, by turns
-	other      *session.Session // of another program
+	// how many events each client had been told of when that was last said
+	heard  map[string]int
+	macros []string         // what stands for what, by turns
+	other  *session.Session // of another program
 
 	mu      sync.Mutex // guards what follows, and what calls' goroutines write
 	events  []string
@@ -152,7 +156,8 @@ func (st *stage) play(pos string, lines []string) string {
 	return out.String()
 }
 
-// stepsOf returns the steps of a line: those between semicolons, and of "a..3 lock /l" one for each call.
+// stepsOf returns the steps of a line: those between semicolons, and of "a..3 lock /l" one for each
+// call.
 func stepsOf(line string) (steps []string) {
 	for step := range strings.SplitSeq(line, "; ") {
 		calls, rest, _ := strings.Cut(step, " ")
@@ -170,8 +175,8 @@ func stepsOf(line string) (steps []string) {
 	return steps
 }
 
-// each plays lines for each of the values of "X, Y: a, b | c, d". If not all outcomes are the same, each has its values as
-// a heading.
+// each plays lines for each of the values of "X, Y: a, b | c, d". If not all outcomes are the same,
+// each has its values as a heading.
 func (st *stage) each(pos, values string, lines []string) string {
 	st.Helper()
 	head, values, ok := strings.Cut(values, ": ")
@@ -215,7 +220,8 @@ func (st *stage) end(what string) {
 	for _, c := range st.calls {
 		c.cancel()
 		synctest.Wait()
-		require.True(st, st.settled(c), "at the end of %s: the call of %s has neither failed nor been released", what, c.name)
+		require.True(st, st.settled(c),
+			"at the end of %s: the call of %s has neither failed nor been released", what, c.name)
 	}
 	for _, p := range st.paths {
 		st.NothingLeft(p)
@@ -270,7 +276,9 @@ func (st *stage) step(out *strings.Builder, pos, line string) {
 	defer st.mu.Unlock()
 	slices.Sort(st.answers) // they come from goroutines of their own
 	all := append(st.events, st.answers...)
-	slices.SortStableFunc(all, func(a, b string) int { return strings.Compare(firstWord(a), firstWord(b)) })
+	slices.SortStableFunc(all, func(a, b string) int {
+		return strings.Compare(firstWord(a), firstWord(b))
+	})
 	for _, event := range all {
 		fmt.Fprintln(out, event)
 	}
@@ -286,7 +294,8 @@ func firstWord(event string) string {
 	return strings.TrimSuffix(name, ":")
 }
 
-// check demands that each new hold has all its znodes, of its client's session and of one transaction.
+// check demands that each new hold has all its znodes, of its client's session and of one
+// transaction.
 func (st *stage) check() {
 	st.Helper()
 	for _, c := range st.calls {
@@ -317,7 +326,8 @@ func (st *stage) say(format string, args ...any) {
 	st.events = append(st.events, fmt.Sprintf(format, args...))
 }
 
-// client returns the client whose call is so named, and dials it when it is named for the first time.
+// client returns the client whose call is so named, and dials it when it is named for the first
+// time.
 func (st *stage) client(call string, opts ...zklock.Option) *locktest.Client {
 	st.Helper()
 	name, _, _ := strings.Cut(call, ".")
@@ -342,7 +352,8 @@ func (st *stage) start(a scriptArgs, paths []string, call locktest.Acquire) stri
 	if in := a.option("outliving"); in != "" {
 		ctx = context.WithoutCancel(st.calls[in].ctx)
 	}
-	c := &scriptCall{st: st, name: name, paths: paths, over: make(chan struct{}), finish: make(chan struct{})}
+	c := &scriptCall{st: st, name: name, paths: paths, over: make(chan struct{}),
+		finish: make(chan struct{})}
 	if d := a.option("timeout"); d != "" {
 		c.ctx, c.cancel = context.WithTimeout(ctx, a.duration(d))
 	} else {
@@ -396,7 +407,8 @@ func (st *stage) told(c *scriptCall, h *zklock.Hold) {
 	}
 }
 
-// during does what may take time: then, or if it fails, the script tells how it ended. Within=1s: it takes no longer.
+// during does what may take time: then, or if it fails, the script tells how it ended. Within=1s:
+// it takes no longer.
 func (a scriptArgs) during(what string, do func() error) string {
 	a.Helper()
 	st := a.stage
@@ -530,9 +542,12 @@ var namedErrors = []struct {
 	{"ErrBusy", zklock.ErrBusy}, {"ErrUnlocked", zklock.ErrUnlocked}, {"ErrLost", zklock.ErrLost},
 	{"ErrSessionExpired", zklock.ErrSessionExpired}, {"ErrLeaseExpired", zklock.ErrLeaseExpired},
 	{"ErrNodeDeleted", zklock.ErrNodeDeleted}, {"ErrMaxHold", zklock.ErrMaxHold},
-	{"ErrUnreachable", zklock.ErrUnreachable}, {"ErrAuth", zklock.ErrAuth}, {"ErrDeadlock", zklock.ErrDeadlock},
-	{"ErrNoLeader", zklock.ErrNoLeader}, {"ErrClosed", zklock.ErrClosed}, {"ErrPath", zklock.ErrPath},
-	{"ErrConflict", zklock.ErrConflict}, {"ErrInvalid", zklock.ErrInvalid}, {"ErrTooLarge", zklock.ErrTooLarge},
+	{"ErrUnreachable", zklock.ErrUnreachable}, {"ErrAuth", zklock.ErrAuth},
+	{"ErrDeadlock", zklock.ErrDeadlock},
+	{"ErrNoLeader", zklock.ErrNoLeader}, {"ErrClosed", zklock.ErrClosed},
+	{"ErrPath", zklock.ErrPath},
+	{"ErrConflict", zklock.ErrConflict}, {"ErrInvalid", zklock.ErrInvalid},
+	{"ErrTooLarge", zklock.ErrTooLarge},
 	{"ErrSessionFull", zklock.ErrSessionFull}, {"ErrUnknownOutcome", zklock.ErrUnknownOutcome},
 	{"ErrNoAuth", zk.ErrNoAuth},
 	{"ErrNotRun", zklock.ErrNotRun}, {"ErrNotRecorded", zklock.ErrNotRecorded},

@@ -21,7 +21,8 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// stageVerbs are what happens to no client in particular. Those that have something to tell return it.
+// stageVerbs are what happens to no client in particular. Those that have something to tell return
+// it.
 var stageVerbs map[string]func(a scriptArgs) string
 
 // callVerbs are what a client's call does: a.word(0) is its name.
@@ -34,8 +35,12 @@ func init() {
 
 		"sleep": func(a scriptArgs) string { time.Sleep(a.duration(a.word(0))); return "" },
 		// later 10s: sleep, which tells what came before it ended
-		"later": func(a scriptArgs) string { time.Sleep(a.duration(a.word(0))); return a.word(0) + " later" },
-		// await 30s a: until a's call has returned, or a's hold has ended; or the fault a has struck
+		"later": func(a scriptArgs) string {
+			time.Sleep(a.duration(a.word(0)))
+			return a.word(0) + " later"
+		},
+		// await 30s a: until a's call has returned, or a's hold has ended; or the fault a has
+		// struck
 		"await": func(a scriptArgs) string {
 			var over <-chan struct{}
 			if c, f := a.calls[a.word(1)], a.faults[a.word(1)]; f != nil {
@@ -86,7 +91,8 @@ func init() {
 			return sayAll(of[true], "has its first session", "have their first sessions") +
 				sayAll(of[false], "has another session", "have other sessions")
 		},
-		// requests create delete: how many there were in this scene; requests: all that came since that was last asked, or since anew
+		// requests create delete: how many there were in this scene; requests: all that came since
+		// that was last asked, or since from-now
 		"requests": func(a scriptArgs) string {
 			if len(a.words) == 0 {
 				return a.requested()
@@ -120,7 +126,10 @@ func init() {
 			}
 			return ""
 		},
-		"delete-all": func(a scriptArgs) string { require.NoError(a, a.Server.DeleteAll(a.word(0)), a.at); return "" },
+		"delete-all": func(a scriptArgs) string {
+			require.NoError(a, a.Server.DeleteAll(a.word(0)), a.at)
+			return ""
+		},
 		// remove-dir /l upwards: with the children, in one transaction
 		"remove-dir": func(a scriptArgs) string {
 			a.RemoveDir(a.word(0), slices.Contains(a.words, "upwards"))
@@ -171,7 +180,7 @@ func init() {
 
 		// plant /l/name: a znode of exactly that name, of a session of another program
 		"plant": func(a scriptArgs) string { a.Plant(a.stranger(), a.word(0)); return "" },
-		// shut /l: whoever is no administrator may only read it
+		// shut /l: who is no administrator may only read it
 		"shut": func(a scriptArgs) string {
 			_, err := a.stranger().SetACL(a.Context(), a.word(0), zk.WorldACL(zk.PermRead), -1)
 			require.NoError(a, err, a.at)
@@ -182,9 +191,9 @@ func init() {
 			n, _ := a.Server.Node(a.word(0))
 			return fmt.Sprintf("%d changes of %s", n.Stat.Cversion, a.word(0))
 		},
-		// events: who has been sent how many since that was last asked, or since anew
-		"events": func(a scriptArgs) string { return a.notified() },
-		"anew":   func(a scriptArgs) string { a.notified(); a.requested(); return "" },
+		// events: who has been sent how many since that was last asked, or since from-now
+		"events":   func(a scriptArgs) string { return a.notified() },
+		"from-now": func(a scriptArgs) string { a.notified(); a.requested(); return "" },
 	}
 
 	callVerbs = map[string]func(a scriptArgs) string{
@@ -203,29 +212,41 @@ func init() {
 			return ""
 		},
 		"lead-to": func(a scriptArgs) string { a.client(a.word(0)).LeadTo(a.member(1)); return "" },
-		"close":   func(a scriptArgs) string { return a.during(a.word(0)+" close", a.client(a.word(0)).Close) },
+		"close": func(a scriptArgs) string {
+			return a.during(a.word(0)+" close", a.client(a.word(0)).Close)
+		},
 
-		"lock":     func(a scriptArgs) string { return a.start(a, a.words[1:2], a.mutex().Lock) },
-		"try-lock": func(a scriptArgs) string { return a.start(a, a.words[1:2], a.mutex().TryLock) },
-		"write":    func(a scriptArgs) string { return a.start(a, a.words[1:2], a.rwMutex().Lock) },
+		"lock": func(a scriptArgs) string { return a.start(a, a.words[1:2], a.mutex().Lock) },
+		"try-lock": func(a scriptArgs) string {
+			return a.start(a, a.words[1:2], a.mutex().TryLock)
+		},
+		"write": func(a scriptArgs) string { return a.start(a, a.words[1:2], a.rwMutex().Lock) },
 		"try-write": func(a scriptArgs) string {
 			return a.start(a, a.words[1:2], a.rwMutex().TryLock)
 		},
-		"read":     func(a scriptArgs) string { return a.start(a, a.words[1:2], a.rwMutex().RLock) },
-		"try-read": func(a scriptArgs) string { return a.start(a, a.words[1:2], a.rwMutex().TryRLock) },
+		"read": func(a scriptArgs) string {
+			return a.start(a, a.words[1:2], a.rwMutex().RLock)
+		},
+		"try-read": func(a scriptArgs) string {
+			return a.start(a, a.words[1:2], a.rwMutex().TryRLock)
+		},
 		// acquire /s 2 of 3
 		"acquire": func(a scriptArgs) string {
 			return a.start(a, a.words[1:2], locktest.Permits(a.semaphore(a.number(4)), a.number(2)))
 		},
 		"try-acquire": func(a scriptArgs) string {
 			sem, n := a.semaphore(a.number(4)), a.number(2)
-			return a.start(a, a.words[1:2], func(ctx context.Context) (context.Context, *zklock.Hold, error) { return sem.TryAcquire(ctx, n) })
+			return a.start(a, a.words[1:2],
+				func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+					return sem.TryAcquire(ctx, n)
+				})
 		},
 		"resize": func(a scriptArgs) string {
 			sem, size := a.semaphore(1), a.number(2)
-			return a.start(a, a.words[1:2], func(ctx context.Context) (context.Context, *zklock.Hold, error) {
-				return ctx, nil, sem.Resize(ctx, size)
-			})
+			return a.start(a, a.words[1:2],
+				func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+					return ctx, nil, sem.Resize(ctx, size)
+				})
 		},
 		"size": func(a scriptArgs) string {
 			size, free, err := a.semaphore(1).Size(a.Context())
@@ -236,10 +257,12 @@ func init() {
 		},
 		// lock-all /m/a /m/b
 		"lock-all": func(a scriptArgs) string {
-			return a.start(a, a.words[1:], a.client(a.word(0)).MultiLock(a.words[1:], a.lockOptions()...).Lock)
+			return a.start(a, a.words[1:],
+				a.client(a.word(0)).MultiLock(a.words[1:], a.lockOptions()...).Lock)
 		},
 		"try-lock-all": func(a scriptArgs) string {
-			return a.start(a, a.words[1:], a.client(a.word(0)).MultiLock(a.words[1:], a.lockOptions()...).TryLock)
+			return a.start(a, a.words[1:],
+				a.client(a.word(0)).MultiLock(a.words[1:], a.lockOptions()...).TryLock)
 		},
 		// campaign /e value rank=3
 		"campaign": func(a scriptArgs) string {
@@ -275,7 +298,8 @@ func init() {
 		// a sets /data x: in a transaction under its hold
 		"sets": func(a scriptArgs) string {
 			c := a.call()
-			op := session.OpSet{Path: a.word(1), Data: []byte(strings.Join(a.words[2:], " ")), Version: -1}
+			op := session.OpSet{Path: a.word(1), Data: []byte(strings.Join(a.words[2:], " ")),
+				Version: -1}
 			return a.during(a.word(0)+" sets "+strings.Join(a.words[1:], " "), func() error {
 				_, err := c.held().Multi(a.Context(), op)
 				return err
@@ -290,11 +314,14 @@ func init() {
 		},
 		// b hears deleted a: an event of the znode of a's call, whatever has happened
 		"hears": func(a scriptArgs) string {
-			typ, node := slices.Index([]string{"", "created", "deleted", "data", "children"}, a.word(1)), a.word(2)
+			typ, node := slices.Index([]string{"", "created", "deleted", "data", "children"},
+				a.word(1)), a.word(2)
 			if typ < 0 {
 				typ = a.number(1)
 			}
-			require.NoError(a, a.Server.SendFrame(a.client(a.word(0)).SessionID(), event(int32(typ), a.znode(node))), a.at)
+			require.NoError(a,
+				a.Server.SendFrame(a.client(a.word(0)).SessionID(),
+					event(int32(typ), a.znode(node))), a.at)
 			return ""
 		},
 		"check": func(a scriptArgs) string {
@@ -323,14 +350,16 @@ func init() {
 		// once /jobs/j key takes=1m fails=yes at-most=once, and options of locks
 		"once": func(a scriptArgs) string {
 			key := a.word(2)
-			return a.job(func(ctx context.Context, j *zklock.Job, fn func(context.Context) error) (zklock.JobRun, error) {
+			return a.job(func(ctx context.Context, j *zklock.Job,
+				fn func(context.Context) error) (zklock.JobRun, error) {
 				return j.Once(ctx, key, fn)
 			})
 		},
 		// every /jobs/j 1h
 		"every": func(a scriptArgs) string {
 			d := a.duration(a.word(2))
-			return a.job(func(ctx context.Context, j *zklock.Job, fn func(context.Context) error) (zklock.JobRun, error) {
+			return a.job(func(ctx context.Context, j *zklock.Job,
+				fn func(context.Context) error) (zklock.JobRun, error) {
 				return j.Every(ctx, d, fn)
 			})
 		},
@@ -434,7 +463,8 @@ func (a scriptArgs) rwMutex() *zklock.RWMutex {
 // semaphore is the same one for all calls of a client that say the same of it.
 func (a scriptArgs) semaphore(size int) *zklock.Semaphore {
 	name, _, _ := strings.Cut(a.word(0), ".")
-	key := fmt.Sprint(name, a.word(1), size, a.options["max-wait"], a.options["max-hold"], a.options["with"])
+	key := fmt.Sprint(name, a.word(1), size, a.options["max-wait"], a.options["max-hold"],
+		a.options["with"])
 	opts := a.lockOptions()
 	if a.semaphores[key] == nil {
 		a.semaphores[key] = a.client(name).Semaphore(a.word(1), size, opts...)
@@ -451,7 +481,8 @@ func (a scriptArgs) election() *zklock.Election {
 	return e
 }
 
-// lockOptions takes the options of a lock: max-wait=1s max-hold=1m owner=x with=reentrancy,handoff,container,blind
+// lockOptions takes the options of a lock: max-wait=1s max-hold=1m owner=x
+// with=reentrancy,handoff,container,blind
 func (a scriptArgs) lockOptions() []zklock.LockOption {
 	a.Helper()
 	var opts []zklock.LockOption
@@ -464,10 +495,13 @@ func (a scriptArgs) lockOptions() []zklock.LockOption {
 	if owner := a.option("owner"); owner != "" {
 		opts = append(opts, zklock.WithOwner(owner))
 	}
-	for _, with := range strings.FieldsFunc(a.option("with"), func(r rune) bool { return r == ',' }) {
+	for _, with := range strings.FieldsFunc(a.option("with"), func(r rune) bool {
+		return r == ','
+	}) {
 		opt, ok := map[string]zklock.LockOption{
-			"reentrancy": zklock.WithReentrancy(), "handoff": zklock.WithLocalHandoff(), "container": zklock.WithContainer(),
-			"blind": zklock.WithACL(zk.WorldACL(zk.PermAll &^ zk.PermRead)...),
+			"reentrancy": zklock.WithReentrancy(), "handoff": zklock.WithLocalHandoff(),
+			"container": zklock.WithContainer(),
+			"blind":     zklock.WithACL(zk.WorldACL(zk.PermAll &^ zk.PermRead)...),
 		}[with]
 		require.True(a, ok, "%s: %s", a.at, with)
 		opts = append(opts, opt)
@@ -479,18 +513,31 @@ func (a scriptArgs) lockOptions() []zklock.LockOption {
 func (a scriptArgs) inject() string {
 	a.Helper()
 	kinds := map[string]fault.Fault{
-		"close-before": fault.CloseBefore(), "close-after": fault.CloseAfter(), "drop-request": fault.DropRequest(),
-		"drop-reply": fault.DropReply(), "hold": fault.Hold(), "hold-reply": fault.HoldReply(), "freeze": fault.Freeze(),
-		"freeze-replies": fault.FreezeReplies(), "freeze-requests": fault.FreezeRequests(), "refuse": fault.Refuse(),
-		"expire-session": fault.ExpireSession(), "cut-short": fault.Truncate(9), "stall": fault.Stall(0), "stall-within": fault.Stall(19),
-		"no-auth": fault.Answer(fault.CodeNoAuth), "unimplemented": fault.Answer(fault.CodeUnimplemented),
-		"bad-arguments": fault.Answer(fault.CodeBadArguments), "answer-ok": fault.Answer(fault.CodeOK),
-		"garble": garbledLeader(), "throttled": fault.Answer(-127), "too-late": fault.Answer(fault.CodeOperationTimeout), "not-now": fault.Answer(fault.CodeConnectionLoss),
-		"expired": fault.Answer(fault.CodeSessionExpired), "marshalling-error": fault.Answer(fault.CodeMarshallingError),
-		"not-now-inside": fault.AnswerInside(fault.CodeConnectionLoss), "no-quota-inside": fault.AnswerInside(-125),
-		"garbled":       fault.Garble(func(b []byte) []byte { return b[:20] }),
-		"system-error":  fault.Garble(func(b []byte) []byte { return binary.BigEndian.AppendUint32(b[:12], 0xffffffff) }),
-		"other-session": fault.Garble(func(b []byte) []byte { b[15]++; return b }), // behind version, timeout and the rest of the number
+		"close-before": fault.CloseBefore(), "close-after": fault.CloseAfter(),
+		"drop-request": fault.DropRequest(),
+		"drop-reply":   fault.DropReply(), "hold": fault.Hold(), "hold-reply": fault.HoldReply(),
+		"freeze":         fault.Freeze(),
+		"freeze-replies": fault.FreezeReplies(), "freeze-requests": fault.FreezeRequests(),
+		"refuse":         fault.Refuse(),
+		"expire-session": fault.ExpireSession(), "cut-short": fault.Truncate(9),
+		"stall": fault.Stall(0), "stall-within": fault.Stall(19),
+		"no-auth":       fault.Answer(fault.CodeNoAuth),
+		"unimplemented": fault.Answer(fault.CodeUnimplemented),
+		"bad-arguments": fault.Answer(fault.CodeBadArguments),
+		"answer-ok":     fault.Answer(fault.CodeOK),
+		"garble":        garbledLeader(), "throttled": fault.Answer(-127),
+		"too-late":          fault.Answer(fault.CodeOperationTimeout),
+		"not-now":           fault.Answer(fault.CodeConnectionLoss),
+		"expired":           fault.Answer(fault.CodeSessionExpired),
+		"marshalling-error": fault.Answer(fault.CodeMarshallingError),
+		"not-now-inside":    fault.AnswerInside(fault.CodeConnectionLoss),
+		"no-quota-inside":   fault.AnswerInside(-125),
+		"garbled":           fault.Garble(func(b []byte) []byte { return b[:20] }),
+		"system-error": fault.Garble(func(b []byte) []byte {
+			return binary.BigEndian.AppendUint32(b[:12], 0xffffffff)
+		}),
+		// behind version, timeout and the rest of the number
+		"other-session": fault.Garble(func(b []byte) []byte { b[15]++; return b }),
 	}
 	f, ok := kinds[a.word(1)]
 	require.True(a, ok, "%s: no such fault", a.at)
@@ -503,7 +550,8 @@ func (a scriptArgs) inject() string {
 	if of := a.option("of"); of != "" {
 		f = f.Session(a.client(of).SessionID())
 	}
-	for key, count := range map[string]func(int) fault.Fault{"nth": f.Nth, "times": f.Times, "after": f.After} {
+	for key, count := range map[string]func(int) fault.Fault{"nth": f.Nth, "times": f.Times,
+		"after": f.After} {
 		if text := a.option(key); text != "" {
 			f = count(a.integer(text))
 		}
@@ -528,7 +576,9 @@ func (a scriptArgs) ops(words []string) (ops []fault.Op) {
 }
 
 var scriptOps = []fault.Op{
-	fault.OpCreate, fault.OpCreate2, fault.OpCreateContainer, fault.OpDelete, fault.OpExists, fault.OpGetData, fault.OpSetData,
-	fault.OpGetChildren, fault.OpGetChildren2, fault.OpSync, fault.OpPing, fault.OpMulti, fault.OpMultiRead, fault.OpSetWatches,
+	fault.OpCreate, fault.OpCreate2, fault.OpCreateContainer, fault.OpDelete, fault.OpExists,
+	fault.OpGetData, fault.OpSetData,
+	fault.OpGetChildren, fault.OpGetChildren2, fault.OpSync, fault.OpPing, fault.OpMulti,
+	fault.OpMultiRead, fault.OpSetWatches,
 	fault.OpSetWatches2, fault.OpNotify, fault.OpConnect, fault.OpCloseSession,
 }

@@ -62,7 +62,9 @@ func (a scriptArgs) run() string {
 }
 
 // job has a call run a job.
-func (a scriptArgs) job(call func(context.Context, *zklock.Job, func(context.Context) error) (zklock.JobRun, error)) string {
+func (a scriptArgs) job(
+	call func(context.Context, *zklock.Job, func(context.Context) error) (zklock.JobRun, error),
+) string {
 	a.Helper()
 	name, dir, takes, fails := a.word(0), a.word(1), a.time("takes"), a.option("fails") != ""
 	most := a.option("at-most") == "once"
@@ -70,45 +72,49 @@ func (a scriptArgs) job(call func(context.Context, *zklock.Job, func(context.Con
 	if most {
 		j = j.AtMostOnce()
 	}
-	said := a.start(a, a.words[1:2], func(ctx context.Context) (context.Context, *zklock.Hold, error) {
-		run, err := call(ctx, j, func(work context.Context) error {
-			h, _ := zklock.HoldFrom(work, dir)
-			c := a.working(name, work, h, "runs the job")
-			a.mu.Lock()
-			c.checked = true // no check: it may have lost its znode when the line is over
-			a.mu.Unlock()
-			time.Sleep(takes)
-			if fails {
-				return errors.New("the work's own error")
+	said := a.start(a, a.words[1:2],
+		func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+			run, err := call(ctx, j, func(work context.Context) error {
+				h, _ := zklock.HoldFrom(work, dir)
+				c := a.working(name, work, h, "runs the job")
+				a.mu.Lock()
+				c.checked = true // no check: it may have lost its znode when the line is over
+				a.mu.Unlock()
+				time.Sleep(takes)
+				if fails {
+					return errors.New("the work's own error")
+				}
+				return nil
+			})
+			if err == nil && !run.Mine {
+				err = errors.New("it was done before")
 			}
-			return nil
+			a.rests(name)
+			if errors.Is(err, zklock.ErrLost) {
+				err = lostJob{err}
+			}
+			return ctx, nil, err
 		})
-		if err == nil && !run.Mine {
-			err = errors.New("it was done before")
-		}
-		a.rests(name)
-		if errors.Is(err, zklock.ErrLost) {
-			err = lostJob{err}
-		}
-		return ctx, nil, err
-	})
 	if a.calls[name].hold != nil {
 		return "" // it says that it runs
 	}
 	return said
 }
 
-// lostJob is an error of a lost run. Which of two causes of the loss was noticed first, and that there was no server, is chance
-// then, and is left out.
+// lostJob is an error of a lost run. Which of two causes of the loss was noticed first, and that
+// there was no server, is chance then, and is left out.
 type lostJob struct{ error }
 
 func (e lostJob) Is(target error) bool {
-	chance := target == zklock.ErrUnreachable || target == zklock.ErrNodeDeleted || target == zklock.ErrSessionExpired
+	chance := target == zklock.ErrUnreachable || target == zklock.ErrNodeDeleted ||
+		target == zklock.ErrSessionExpired
 	return !chance && errors.Is(e.error, target) //nolint:errorlint // that error itself
 }
 
 // working notes that a call works under h.
-func (st *stage) working(name string, inside context.Context, h *zklock.Hold, as string) *scriptCall {
+func (st *stage) working(
+	name string, inside context.Context, h *zklock.Hold, as string,
+) *scriptCall {
 	st.mu.Lock()
 	c := st.calls[name]
 	st.mu.Unlock()
@@ -154,11 +160,12 @@ func (a scriptArgs) forget() string {
 func (a scriptArgs) forgetBefore() string {
 	name, before := a.word(0), time.Now().Add(-a.duration(a.word(2)))
 	j := a.client(name).Job(a.word(1))
-	return a.start(a, a.words[1:2], func(ctx context.Context) (context.Context, *zklock.Hold, error) {
-		n, err := j.ForgetBefore(ctx, before)
-		a.say("%s forgets %d", name, n)
-		return ctx, nil, err
-	})
+	return a.start(a, a.words[1:2],
+		func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+			n, err := j.ForgetBefore(ctx, before)
+			a.say("%s forgets %d", name, n)
+			return ctx, nil, err
+		})
 }
 
 // notified says which clients have been sent events, and how many, since that was last asked.
@@ -208,5 +215,7 @@ func (a scriptArgs) time(key string) time.Duration {
 
 // garbledLeader makes a reply's body unreadable and leaves its header alone.
 func garbledLeader() fault.Fault {
-	return fault.Garble(func(reply []byte) []byte { return append(reply[:16:16], 0x7f, 0xff, 0xff, 0xff) })
+	return fault.Garble(func(reply []byte) []byte {
+		return append(reply[:16:16], 0x7f, 0xff, 0xff, 0xff)
+	})
 }

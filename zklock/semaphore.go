@@ -31,7 +31,8 @@ func (c *Client) Semaphore(path string, size int, opts ...LockOption) *Semaphore
 
 func checkSize(size int) error {
 	if size < 1 || size > recipe.MaxPermits {
-		return fmt.Errorf("%w: semaphore of %d permits: the size is not between 1 and %d", ErrInvalid, size, recipe.MaxPermits)
+		return fmt.Errorf("%w: semaphore of %d permits: the size is not between 1 and %d",
+			ErrInvalid, size, recipe.MaxPermits)
 	}
 	return nil
 }
@@ -52,13 +53,19 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) (context.Context, *Ho
 
 // Do calls fn while it holds n permits: see Mutex.Do.
 func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
-	return do(ctx, func(ctx context.Context) (context.Context, *Hold, error) { return s.Acquire(ctx, n) }, fn)
+	return do(ctx, func(ctx context.Context) (context.Context, *Hold, error) {
+		return s.Acquire(ctx, n)
+	}, fn)
 }
 
 // TryDo calls fn while it holds n permits, if they are free and no contender waits. It returns
 // whether fn was called: see Mutex.TryDo.
-func (s *Semaphore) TryDo(ctx context.Context, n int, fn func(ctx context.Context) error) (ran bool, err error) {
-	return tryDo(ctx, func(ctx context.Context) (context.Context, *Hold, error) { return s.TryAcquire(ctx, n) }, fn)
+func (s *Semaphore) TryDo(
+	ctx context.Context, n int, fn func(ctx context.Context) error,
+) (ran bool, err error) {
+	return tryDo(ctx, func(ctx context.Context) (context.Context, *Hold, error) {
+		return s.TryAcquire(ctx, n)
+	}, fn)
 }
 
 // Resize changes the size at the ensemble, for all clients. After a decrease, holders finish, and

@@ -16,15 +16,16 @@ import (
 
 // Tests of a semaphore; most are scripts: testdata/scripts/semaphore.txt.
 
-// scenario 35: programs give one semaphore different sizes, as during a rolling deploy from 8 to 10 and back. The ensemble's
-// counts for all; who has another is warned once.
+// scenario 35: programs give one semaphore different sizes, as during a rolling deploy from 8 to 10
+// and back. The ensemble's counts for all; who has another is warned once.
 func TestScenario35_TheSizeAtTheEnsembleCountsAndAnotherIsWarnedOf(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
 		s.Unlock(s.Take(locktest.Permits(s.Client().Semaphore(dir, 8), 1)))
 		for _, size := range []int{10, 8, 5} {
 			var log bytes.Buffer
-			c := s.Client(zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+			c := s.Client(zklock.WithLogger(slog.New(slog.NewTextHandler(&log,
+				&slog.HandlerOptions{Level: slog.LevelWarn}))))
 			m := c.Semaphore(dir, size)
 			for range 2 {
 				h := s.Take(locktest.Permits(m, 5))
@@ -39,18 +40,21 @@ func TestScenario35_TheSizeAtTheEnsembleCountsAndAnotherIsWarnedOf(t *testing.T)
 				require.Empty(s, log.String())
 			} else {
 				require.Equal(s, 1, strings.Count(log.String(), "\n"), log.String())
-				require.Contains(s, log.String(), fmt.Sprintf("path=%s ensemble=8 program=%d", dir, size))
+				require.Contains(s, log.String(),
+					fmt.Sprintf("path=%s ensemble=8 program=%d", dir, size))
 			}
 		}
 		s.NothingLeft(dir)
 	})
 }
 
-// No call overwrites the data that another program keeps at the path, and the error names them (scenario 67).
+// No call overwrites the data that another program keeps at the path, and the error names them
+// (scenario 67).
 func TestASemaphoreDoesNotOverwriteAnotherClientsData(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		s.Dir("/locks")
-		for i, data := range []string{"hello", `{"size":"3"}`, `{"size":-3}`, `{"size":3,"owner":"me"}`, `[3]`, "3", "null", "\xff\xfe", `{"size":1e99}`, "\u202egnp"} {
+		for i, data := range []string{"hello", `{"size":"3"}`, `{"size":-3}`,
+			`{"size":3,"owner":"me"}`, `[3]`, "3", "null", "\xff\xfe", `{"size":1e99}`, "\u202egnp"} {
 			dir := "/locks/" + string(rune('a'+i))
 			require.NoError(s, s.Server.Create(dir, []byte(data)))
 			m := s.Client().Semaphore(dir, 3)
@@ -81,7 +85,8 @@ func TestASemaphoreDoesNotOverwriteAnotherClientsData(t *testing.T) {
 // A contender that could not announce that it holds would keep those behind it waiting.
 func TestASemaphoreWhoseUsersMayCreateAndNotWriteIsRefused(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		acl := zklock.WithACL(append(zk.DigestACL(zk.PermAll, "alice", "a"), zk.WorldACL(zk.PermCreate|zk.PermRead|zk.PermDelete)...)...)
+		acl := zklock.WithACL(append(zk.DigestACL(zk.PermAll, "alice", "a"),
+			zk.WorldACL(zk.PermCreate|zk.PermRead|zk.PermDelete)...)...)
 		sem := s.Client().Semaphore("/locks/a", 2, acl)
 		_, _, err := sem.Acquire(s.Context(), 1)
 		require.ErrorIs(s, err, zklock.ErrInvalid)

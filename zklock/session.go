@@ -73,7 +73,8 @@ func (c *Client) keep() {
 		case <-now.session.Done():
 		case <-c.ctx.Done():
 		}
-		c.ends.Go(func() { _ = now.session.Close() }) // always nil; its own end, when it had one, stays its cause
+		// always nil; its own end, when it had one, stays its cause
+		c.ends.Go(func() { _ = now.session.Close() })
 		over := now.work.seal()
 		c.ends.Go(func() { c.closeGivenUp(now, over) })
 		if time.Since(began) < time.Second { // sessions that end at once must not become a storm
@@ -84,7 +85,8 @@ func (c *Client) keep() {
 		}
 		fresh, err := c.start()
 		if err != nil { // checked when we dialled, and no I/O is done
-			c.log.Error("zklock: can't open another session, so this client takes no more locks: restart the process", "error", err)
+			c.log.Error(
+				"zklock: can't open another session, so this client takes no more locks: restart the process", "error", err)
 			return
 		}
 		c.present.Store(fresh)
@@ -152,7 +154,8 @@ func (c *Client) closeWhenConnected(lost *session.Session, over <-chan struct{})
 	c.rest(c.ctx, time.Until(lost.Promised())) // what was promised stays true after an Unlock too
 	next, err := c.await(c.ctx)
 	for err != nil && c.ctx.Err() == nil {
-		next, err = c.await(c.ctx) // ErrAuth: the credentials may be mended for the session after it
+		// ErrAuth: the credentials may be mended for the session after it
+		next, err = c.await(c.ctx)
 	}
 	if err != nil {
 		return false

@@ -19,14 +19,17 @@ type Status struct {
 
 // SessionStatus is a ZooKeeper session as this process knows it.
 type SessionStatus struct {
-	ID             int64 // 0: the ensemble has not answered yet
-	State          session.State
-	Server         string        // that it is connected to
-	Timeout        time.Duration // that the ensemble granted; before it has, the one that is asked for
-	TickTime       time.Duration // that leases allow for: found out, or WithTickTime's; 0 before a server has answered
-	SafeUntil      time.Time     // until then the ensemble can't have ended the session by itself; past while nothing is held
-	EphemeralBytes int           // that the paths of its ephemeral znodes take: see ErrSessionFull
-	Err            error         // why the session is Over
+	ID     int64 // 0: the ensemble has not answered yet
+	State  session.State
+	Server string // that it is connected to
+	// that the ensemble granted; before it has, the one that is asked for
+	Timeout time.Duration
+	// that leases allow for: found out, or WithTickTime's; 0 before a server has answered
+	TickTime time.Duration
+	// until then the ensemble can't have ended the session by itself; past while nothing is held
+	SafeUntil      time.Time
+	EphemeralBytes int   // that the paths of its ephemeral znodes take: see ErrSessionFull
+	Err            error // why the session is Over
 }
 
 // Status returns what the Client has at one moment, without asking the ensemble: it never blocks,
@@ -57,14 +60,16 @@ func (c *Client) Status() Status {
 // SessionStatus is Status.Session. It costs the same however much is held: for a readiness probe.
 func (c *Client) SessionStatus() SessionStatus {
 	s := c.present.Load().session
-	return SessionStatus{ID: s.ID(), State: s.State(), Server: s.Server(), Timeout: s.Timeout(), TickTime: s.TickTime(), SafeUntil: s.SafeUntil(),
+	return SessionStatus{ID: s.ID(), State: s.State(), Server: s.Server(), Timeout: s.Timeout(),
+		TickTime: s.TickTime(), SafeUntil: s.SafeUntil(),
 		EphemeralBytes: s.EphemeralBytes(), Err: s.Err()}
 }
 
 // inUse has the calls that wait, from when they ask, and the locks that are held, until they have
 // ended.
 type inUse struct {
-	mu    sync.Mutex // guards what follows, and fields of waiting; held for a map entry, or a copy of all
+	// guards what follows, and fields of waiting; held for a map entry, or a copy of all
+	mu    sync.Mutex
 	waits map[*waiting]struct{}
 	holds map[*acquisition]struct{}
 }
@@ -85,5 +90,7 @@ func (u *inUse) holding(paths []string, node string) bool {
 		}
 	}
 	u.mu.Unlock()
-	return slices.ContainsFunc(ofPaths, func(a *acquisition) bool { return slices.Contains(a.ticket.Nodes(), node) })
+	return slices.ContainsFunc(ofPaths, func(a *acquisition) bool {
+		return slices.Contains(a.ticket.Nodes(), node)
+	})
 }

@@ -23,8 +23,10 @@ func TestStatusShowsTheSession(t *testing.T) {
 		s, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
 		st := c.Status()
-		require.Equal(t, zklock.SessionStatus{ID: s.ID(), State: session.Connected, Server: srv.Addr(), Timeout: 10 * time.Second,
-			TickTime: 2 * time.Second, SafeUntil: s.SafeUntil()}, st.Session)
+		require.Equal(t,
+			zklock.SessionStatus{ID: s.ID(), State: session.Connected, Server: srv.Addr(),
+				Timeout:  10 * time.Second,
+				TickTime: 2 * time.Second, SafeUntil: s.SafeUntil()}, st.Session)
 		require.Empty(t, st.Holds)
 		require.Empty(t, st.Waits)
 
@@ -92,7 +94,8 @@ func TestStatusShowsHoldsAndWaitsOfEveryKind(t *testing.T) {
 				st = c.Status()
 				require.Empty(t, st.Waits)
 				w.Ahead, w.HolderNode, w.HolderOwner = 0, "", ""
-				w.Node, w.Token, w.Since, w.SafeUntil, w.Count = h.Node(), h.Token(), time.Now(), h.SafeUntil(), 1
+				w.Node, w.Token, w.Count = h.Node(), h.Token(), 1
+				w.Since, w.SafeUntil = time.Now(), h.SafeUntil()
 				require.Equal(t, []zklock.LockInfo{w}, st.Holds)
 				require.NoError(t, h.Unlock())
 				require.Empty(t, c.Status().Holds)
@@ -141,7 +144,8 @@ func TestStatusDropsWhatIsLostOrInVain(t *testing.T) {
 	})
 }
 
-// Many callers at once: each finds its own hold in the status while it holds, and in the end the status is empty.
+// Many callers at once: each finds its own hold in the status while it holds, and in the end the
+// status is empty.
 func TestStatusUnderConcurrentUse(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
@@ -151,8 +155,10 @@ func TestStatusUnderConcurrentUse(t *testing.T) {
 				random := rand.New(rand.NewPCG(1, uint64(i)))
 				for range 20 {
 					owner := fmt.Sprint("caller ", i)
-					m := c.Mutex(fmt.Sprint("/l", random.IntN(4)), zklock.WithOwner(owner), zklock.WithReentrancy())
-					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+random.IntN(100))*time.Millisecond)
+					m := c.Mutex(fmt.Sprint("/l", random.IntN(4)), zklock.WithOwner(owner),
+						zklock.WithReentrancy())
+					ctx, cancel := context.WithTimeout(context.Background(),
+						time.Duration(1+random.IntN(100))*time.Millisecond)
 					_, h, err := m.Lock(ctx)
 					cancel()
 					if err != nil {

@@ -62,7 +62,8 @@ func TestATryDoesNotWaitForServersThatAreDown(t *testing.T) {
 			require.LessOrEqual(t, time.Since(began), 6*time.Second, name)
 			require.ErrorIs(t, err, zklock.ErrUnreachable, name)
 			require.NotErrorIs(t, err, zklock.ErrBusy, name)
-			require.NotErrorIs(t, err, context.DeadlineExceeded, "%s: the caller's context goes on", name)
+			require.NotErrorIs(t, err, context.DeadlineExceeded, "%s: the caller's context goes on",
+				name)
 		}
 		srv.Leader().Up()
 	})
@@ -74,13 +75,16 @@ func TestACallThatMayWaitALittleDoesNotWaitLongerForServersThatAreDown(t *testin
 		c := locktest.Dial(t, srv)
 		srv.Leader().Down()
 		began := time.Now()
-		_, _, err := c.Mutex("/l", zklock.WithMaxWait(3*time.Second)).Lock(locktest.Within(t, 30*time.Minute))
+		_, _, err := c.Mutex("/l",
+			zklock.WithMaxWait(3*time.Second)).Lock(locktest.Within(t, 30*time.Minute))
 		require.Equal(t, 3*time.Second, time.Since(began))
 		require.ErrorIs(t, err, zklock.ErrUnreachable)
 		require.NotErrorIs(t, err, zklock.ErrBusy)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's context goes on")
-		require.ErrorContains(t, err, "no answer within 3s, so it is not known whether the lock is free: ")
-		require.ErrorContains(t, err, ": waiting for a connection: no server reachable: ", "whichever step it was")
+		require.ErrorContains(t, err,
+			"no answer within 3s, so it is not known whether the lock is free: ")
+		require.ErrorContains(t, err, ": waiting for a connection: no server reachable: ",
+			"whichever step it was")
 		require.NotContains(t, err.Error(), "deadline")
 		srv.Leader().Up()
 	})
@@ -100,11 +104,14 @@ func TestATryWhoseContextEndsSaysSo(t *testing.T) {
 	})
 }
 
-// kindsOfLock are the locks of path, of each kind: how one is held, and how another contender tries.
+// kindsOfLock are the locks of path, of each kind: how one is held, and how another contender
+// tries.
 func kindsOfLock(c *zklock.Client, path string) map[string]struct{ hold, try locktest.Acquire } {
 	rw, sem := c.RWMutex(path), c.Semaphore(path, 1)
 	multi := c.MultiLock([]string{path, path + "-2"})
-	try := func(ctx context.Context) (context.Context, *zklock.Hold, error) { return sem.TryAcquire(ctx, 1) }
+	try := func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+		return sem.TryAcquire(ctx, 1)
+	}
 	return map[string]struct{ hold, try locktest.Acquire }{
 		"mutex":     {c.Mutex(path).Lock, c.Mutex(path).TryLock},
 		"writer":    {rw.Lock, rw.TryLock},

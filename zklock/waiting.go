@@ -88,7 +88,10 @@ func (w *waiting) queued() LockInfo {
 
 // Warn logs a warning about the line. It returns false if the log's handler has not returned.
 func (w *waiting) Warn(message string, args ...any) bool {
-	w.callUser(func() { w.c.log.Warn("zklock: "+message, append([]any{"path", w.info.Path}, args...)...) })
+	w.callUser(func() {
+		w.c.log.Warn("zklock: "+message,
+			append([]any{"path", w.info.Path}, args...)...)
+	})
 	return w.aborted == nil
 }
 

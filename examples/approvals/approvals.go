@@ -11,8 +11,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// schema is what a migration makes. The column of the token must not be nullable: NULL <= 1 is not true, so that no
-// statement below would ever find its row.
+// schema is what a migration makes. The column of the token must not be nullable: NULL <= 1 is not
+// true, so that no statement below would ever find its row.
 const schema = `
 CREATE TABLE documents (
 	id        BIGINT PRIMARY KEY,
@@ -26,18 +26,25 @@ CREATE TABLE approvals (
 )`
 
 // errOvertaken says that nothing was written.
-var errOvertaken = errors.New("not written: a newer holder of the lock has been here, or there is no such row")
+var errOvertaken = errors.New(
+	"not written: a newer holder of the lock has been here, or there is no such row")
 
-// create makes the row of a document, which must be there before it is updated. Any number of callers may do it at once.
+// create makes the row of a document, which must be there before it is updated. Any number of
+// callers may do it at once.
 func create(ctx context.Context, db *sql.DB, document int64) error {
-	_, err := db.ExecContext(ctx, `INSERT INTO documents (id) VALUES ($1) ON CONFLICT (id) DO NOTHING`, document)
+	_, err := db.ExecContext(ctx,
+		`INSERT INTO documents (id) VALUES ($1) ON CONFLICT (id) DO NOTHING`, document)
 	return err
 }
 
-// approve records an approval of a document. In the whole fleet one instance at a time does so for a document.
-func approve(ctx context.Context, client *zklock.Client, db *sql.DB, document int64, id string) error {
+// approve records an approval of a document. In the whole fleet one instance at a time does so for
+// a document.
+func approve(
+	ctx context.Context, client *zklock.Client, db *sql.DB, document int64, id string,
+) error {
 	path := zklock.KeyPath("/locks/document", strconv.FormatInt(document, 10))
-	return client.Mutex(path, zklock.WithContainer()).Do(ctx, func(ctx context.Context) error { // this ctx ends when the lock is lost
+	return client.Mutex(path, zklock.WithContainer()).Do(ctx, func(ctx context.Context) error {
+		// this ctx ends when the lock is lost
 		hold, _ := zklock.HoldFrom(ctx, path)
 		return update(ctx, db, int64(hold.Token()), document, id)
 	})
@@ -58,10 +65,12 @@ func update(ctx context.Context, db *sql.DB, token, document int64, id string) e
 	return write(ctx, db, token, document, id, n+1)
 }
 
-// read returns how many approvals a document has, and leaves the token in its row: no older holder writes from then on.
-// Without that, one that was stopped could write between this read and its write.
+// read returns how many approvals a document has, and leaves the token in its row: no older holder
+// writes from then on. Without that, one that was stopped could write between this read and its
+// write.
 func read(ctx context.Context, db *sql.DB, token, document int64) (n int64, err error) {
-	err = db.QueryRowContext(ctx, `UPDATE documents SET token = $2 WHERE id = $1 AND token <= $2 RETURNING approvals`,
+	err = db.QueryRowContext(ctx,
+		`UPDATE documents SET token = $2 WHERE id = $1 AND token <= $2 RETURNING approvals`,
 		document, token).Scan(&n)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, errOvertaken
@@ -76,10 +85,12 @@ func write(ctx context.Context, db *sql.DB, token, document int64, id string, n 
 		return err
 	}
 	defer tx.Rollback() // does nothing after a commit
-	if _, err := tx.ExecContext(ctx, `INSERT INTO approvals (document, id) VALUES ($1, $2)`, document, id); err != nil {
+	if _, err := tx.ExecContext(ctx, `INSERT INTO approvals (document, id) VALUES ($1, $2)`,
+		document, id); err != nil {
 		return fmt.Errorf("approval %s: %w", id, err)
 	}
-	res, err := tx.ExecContext(ctx, `UPDATE documents SET approvals = $3, token = $2 WHERE id = $1 AND token <= $2`,
+	res, err := tx.ExecContext(ctx,
+		`UPDATE documents SET approvals = $3, token = $2 WHERE id = $1 AND token <= $2`,
 		document, token, n)
 	if err != nil {
 		return err

@@ -1,5 +1,6 @@
-// Command approvals is a service of four instances that approve documents in PostgreSQL, one instance at a time for each
-// document. It runs them with the lock, and without it, and counts the updates that are lost.
+// Command approvals is a service of four instances that approve documents in PostgreSQL, one
+// instance at a time for each document. It runs them with the lock, and without it, and counts the
+// updates that are lost.
 //
 //	go run .                                             # in this directory
 //	go run . -zk zk1:2181 -db postgres://localhost/test  # on an ensemble and a database of yours
@@ -40,9 +41,12 @@ type config struct {
 
 func main() {
 	var c config
-	flag.StringVar(&c.zk, "zk", "", "the ensemble, `host:port,…`; without it, a server inside this program")
-	flag.StringVar(&c.db, "db", "", "the database, `postgres://…`, or APPROVALS_DB; without it, a server that is started here")
-	flag.StringVar(&c.name, "name", "", "be the instance of this name; without it, start four of them")
+	flag.StringVar(&c.zk, "zk", "",
+		"the ensemble, `host:port,…`; without it, a server inside this program")
+	flag.StringVar(&c.db, "db", "",
+		"the database, `postgres://…`, or APPROVALS_DB; without it, a server that is started here")
+	flag.StringVar(&c.name, "name", "",
+		"be the instance of this name; without it, start four of them")
 	flag.Int64Var(&c.document, "document", 1, "what the instance approves")
 	flag.BoolVar(&c.lock, "lock", true, "whether the instance takes the lock")
 	flag.Parse()
@@ -72,7 +76,8 @@ func instance(ctx context.Context, c config) error {
 	if err := create(ctx, db, c.document); err != nil {
 		return err
 	}
-	request := func(id string) error { return update(ctx, db, 0, c.document, id) } // no lock, no token
+	// no lock, no token
+	request := func(id string) error { return update(ctx, db, 0, c.document, id) }
 	if c.lock {
 		client, err := zklock.Dial(ctx, c.zk)
 		if err != nil {
@@ -89,7 +94,8 @@ func instance(ctx context.Context, c config) error {
 	return nil
 }
 
-// show starts the instances, first with the lock and then without it, and compares what they have written.
+// show starts the instances, first with the lock and then without it, and compares what they have
+// written.
 func show(ctx context.Context, c config) (err error) {
 	if c.zk == "" {
 		zoo, err := zktest.Start()
@@ -128,7 +134,8 @@ func show(ctx context.Context, c config) (err error) {
 			return err
 		}
 		with := map[bool]string{true: "with", false: "without"}[lock]
-		fmt.Printf("%7s the lock: %d updates, the document says %d, %d lost\n", with, made, says, made-says)
+		fmt.Printf("%7s the lock: %d updates, the document says %d, %d lost\n", with, made, says,
+			made-says)
 		if lock && made != says {
 			return errors.New("updates were lost under the lock")
 		}
@@ -136,12 +143,13 @@ func show(ctx context.Context, c config) (err error) {
 	return nil
 }
 
-// race runs the instances, as processes of this program, until all have ended. It returns how many updates they have made,
-// and how many the document's row says.
+// race runs the instances, as processes of this program, until all have ended. It returns how many
+// updates they have made, and how many the document's row says.
 func (c config) race(ctx context.Context, db *sql.DB) (made, says int64, err error) {
 	ended := make(chan error, instances)
 	for n := range instances {
-		cmd := exec.CommandContext(ctx, os.Args[0], "-name", fmt.Sprint("instance-", n+1), "-zk", c.zk,
+		cmd := exec.CommandContext(ctx, os.Args[0], "-name", fmt.Sprint("instance-", n+1), "-zk",
+			c.zk,
 			"-document", fmt.Sprint(c.document), "-lock="+fmt.Sprint(c.lock))
 		cmd.Env = append(os.Environ(), "APPROVALS_DB="+c.db)
 		cmd.Stderr = os.Stderr
@@ -153,7 +161,8 @@ func (c config) race(ctx context.Context, db *sql.DB) (made, says int64, err err
 	if err != nil {
 		return 0, 0, err
 	}
-	err = db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM approvals WHERE document = d.id), approvals FROM documents d WHERE id = $1`,
+	err = db.QueryRowContext(ctx,
+		`SELECT (SELECT count(*) FROM approvals WHERE document = d.id), approvals FROM documents d WHERE id = $1`,
 		c.document).Scan(&made, &says)
 	return made, says, err
 }

@@ -48,7 +48,8 @@ func connect(t *testing.T) *sql.DB {
 	return db
 }
 
-// change carries out a statement and returns how many rows it has changed. Of several statements, the last one counts.
+// change carries out a statement and returns how many rows it has changed. Of several statements,
+// the last one counts.
 func change(t *testing.T, db *sql.DB, statement string, args ...any) int64 {
 	t.Helper()
 	res, err := db.ExecContext(t.Context(), statement, args...)
@@ -69,11 +70,14 @@ func TestUpdatesAreLostOnlyWithoutTheLock(t *testing.T) {
 	self := filepath.Join(t.TempDir(), "approvals")
 	built, err := exec.Command("go", "build", "-buildvcs=false", "-o", self, ".").CombinedOutput()
 	require.NoError(t, err, "%s", built)
-	out, err := exec.CommandContext(t.Context(), self, "-db", database).CombinedOutput() // within five minutes
+	// within five minutes
+	out, err := exec.CommandContext(t.Context(), self, "-db", database).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Regexp(t, `^   with the lock: 400 updates, the document says 400, 0 lost
 without the lock: 400 updates, the document says \d+, [1-9]\d* lost\n$`, string(out))
-	require.Zero(t, number(t, connect(t), `SELECT count(*) FROM pg_tables WHERE tablename IN ('documents', 'approvals')`))
+	require.Zero(t,
+		number(t, connect(t),
+			`SELECT count(*) FROM pg_tables WHERE tablename IN ('documents', 'approvals')`))
 }
 
 func TestAnUpdateWithAnOlderTokenIsReportedAndChangesNeitherTable(t *testing.T) {
@@ -125,7 +129,8 @@ func statements(t *testing.T, wanted string) (all []string) {
 	t.Helper()
 	pages, err := filepath.Glob("../../docs/*/*.md")
 	require.NoError(t, err)
-	for _, name := range append(pages, "../../README.md", "../../docs/start.md", "../../zklock/lockhttp/doc.go") {
+	for _, name := range append(pages, "../../README.md", "../../docs/start.md",
+		"../../zklock/lockhttp/doc.go") {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
 		for _, found := range regexp.MustCompile(wanted).FindAllSubmatch(text, -1) {
@@ -158,9 +163,12 @@ func TestTheStatementsOfThePagesWriteForANewerHolderAndForNoOlderOne(t *testing.
 	change(t, db, alter)
 	require.EqualValues(t, 1, change(t, db, insert))
 	require.Zero(t, change(t, db, insert), "the row is there, and stays")
-	change(t, db, strings.Replace(alter, "orders", "reports", 1)+";"+strings.Replace(alter, "orders", "accounts", 1))
+	change(t, db,
+		strings.Replace(alter, "orders", "reports", 1)+";"+
+			strings.Replace(alter, "orders", "accounts", 1))
 	for _, table := range []string{"orders", "reports", "accounts"} {
-		require.EqualValues(t, 2, change(t, db, `UPDATE `+table+` SET token = 5 WHERE token <= 5`), "the rows of before, too")
+		require.EqualValues(t, 2, change(t, db, `UPDATE `+table+` SET token = 5 WHERE token <= 5`),
+			"the rows of before, too")
 	}
 	writes := statements(t, updating)
 	require.Len(t, writes, 8)
@@ -175,7 +183,9 @@ func TestANullableTokenLetsNobodyWriteAndLooksLikeANewerHolder(t *testing.T) {
 	ctx, db := t.Context(), connect(t)
 	nullable := strings.ReplaceAll(schema, "token     BIGINT NOT NULL DEFAULT 0", "token BIGINT")
 	require.NotEqual(t, schema, nullable)
-	change(t, db, nullable+`; CREATE TABLE orders (id BIGINT PRIMARY KEY, state TEXT, token BIGINT); INSERT INTO orders (id) VALUES (4711)`)
+	change(t, db,
+		nullable+
+			`; CREATE TABLE orders (id BIGINT PRIMARY KEY, state TEXT, token BIGINT); INSERT INTO orders (id) VALUES (4711)`)
 	require.NoError(t, create(ctx, db, 1))
 	orders := statements(t, strings.Replace(updating, "UPDATE", "UPDATE orders", 1))
 	require.Len(t, orders, 5)

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startMariaDB starts a MariaDB server on an empty directory, which ends with the test, and returns the address of its socket.
+// startMariaDB starts a MariaDB server on an empty directory, which ends with the test, and returns
+// the address of its socket.
 func startMariaDB(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "approvals.")
@@ -30,15 +31,18 @@ func startMariaDB(t *testing.T) string {
 	}
 	run := func(args ...string) *exec.Cmd {
 		args = append(as, args...)
-		cmd := exec.Command("env", append([]string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin"}, args...)...)
+		cmd := exec.Command("env",
+			append([]string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin"}, args...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		return cmd
 	}
 	data, socket := "--datadir="+filepath.Join(dir, "data"), filepath.Join(dir, "s")
-	out, err := run("mariadb-install-db", "--no-defaults", data, "--auth-root-authentication-method=normal").CombinedOutput()
+	out, err := run("mariadb-install-db", "--no-defaults", data,
+		"--auth-root-authentication-method=normal").CombinedOutput()
 	require.NoError(t, err, "is MariaDB installed (apt-get install mariadb-server)? %s", out)
 	var log bytes.Buffer
-	server := run("mariadbd", "--no-defaults", data, "--socket="+socket, "--skip-networking", "--pid-file="+filepath.Join(dir, "pid"))
+	server := run("mariadbd", "--no-defaults", data, "--socket="+socket, "--skip-networking",
+		"--pid-file="+filepath.Join(dir, "pid"))
 	server.Stderr = &log
 	require.NoError(t, server.Start())
 	t.Cleanup(func() {
@@ -52,13 +56,16 @@ func startMariaDB(t *testing.T) string {
 	db, err := sql.Open("mysql", addr)
 	require.NoError(t, err)
 	defer db.Close()
-	require.Eventually(t, func() bool { return db.PingContext(t.Context()) == nil }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return db.PingContext(t.Context()) == nil
+	}, time.Minute, 10*time.Millisecond)
 	return addr
 }
 
 var placeholder = regexp.MustCompile(`\$\d`)
 
-// inMySQL returns a statement of the pages as MySQL takes it, and its arguments in the order of the placeholders.
+// inMySQL returns a statement of the pages as MySQL takes it, and its arguments in the order of the
+// placeholders.
 func inMySQL(statement string, token int64) (string, []any) {
 	args := arguments(statement, token)
 	var each []any
@@ -75,9 +82,12 @@ func TestTheStatementsOfThePagesWriteForANewerHolderAndForNoOlderOneInMySQL(t *t
 	require.NoError(t, err)
 	defer db.Close()
 	for _, statement := range []string{
-		`CREATE TABLE orders (id BIGINT PRIMARY KEY, state TEXT)`, `INSERT INTO orders VALUES (4710, 'new')`,
-		`CREATE TABLE reports (id BIGINT PRIMARY KEY, body TEXT)`, `INSERT INTO reports VALUES (6, ''), (7, '')`,
-		`CREATE TABLE accounts (id BIGINT PRIMARY KEY, balance BIGINT)`, `INSERT INTO accounts VALUES (16, 0), (17, 0)`,
+		`CREATE TABLE orders (id BIGINT PRIMARY KEY, state TEXT)`,
+		`INSERT INTO orders VALUES (4710, 'new')`,
+		`CREATE TABLE reports (id BIGINT PRIMARY KEY, body TEXT)`,
+		`INSERT INTO reports VALUES (6, ''), (7, '')`,
+		`CREATE TABLE accounts (id BIGINT PRIMARY KEY, balance BIGINT)`,
+		`INSERT INTO accounts VALUES (16, 0), (17, 0)`,
 	} {
 		change(t, db, statement)
 	}
@@ -85,20 +95,24 @@ func TestTheStatementsOfThePagesWriteForANewerHolderAndForNoOlderOneInMySQL(t *t
 	require.Len(t, page, 1)
 	alter, rest, _ := strings.Cut(page[0], ";")
 	change(t, db, alter)
-	insert, _, _ := strings.Cut(strings.Replace(rest, "INSERT INTO", "INSERT IGNORE INTO", 1), " ON CONFLICT")
+	insert, _, _ := strings.Cut(strings.Replace(rest, "INSERT INTO", "INSERT IGNORE INTO", 1),
+		" ON CONFLICT")
 	require.EqualValues(t, 1, change(t, db, insert))
 	require.Zero(t, change(t, db, insert), "the row is there, and stays")
 	change(t, db, strings.Replace(alter, "orders", "reports", 1))
 	change(t, db, strings.Replace(alter, "orders", "accounts", 1))
 	for _, table := range []string{"orders", "reports", "accounts"} {
-		require.EqualValues(t, 2, change(t, db, `UPDATE `+table+` SET token = 5 WHERE token <= 5`), "the rows of before, too")
+		require.EqualValues(t, 2, change(t, db, `UPDATE `+table+` SET token = 5 WHERE token <= 5`),
+			"the rows of before, too")
 	}
 	writes := statements(t, updating)
 	require.Len(t, writes, 8)
 	for _, page := range writes {
-		for _, c := range []struct{ token, rows int64 }{{4, 0}, {6, 1}, {6, 1}, {5, 0}} { // the second one by 6 writes the same values
+		for _, c := range []struct{ token, rows int64 }{{4, 0}, {6, 1}, {6, 1}, {5, 0}} {
+			// the second one by 6 writes the same values
 			statement, args := inMySQL(page, c.token)
-			require.Equal(t, c.rows, change(t, db, statement, args...), "%s, token %d", statement, c.token)
+			require.Equal(t, c.rows, change(t, db, statement, args...), "%s, token %d", statement,
+				c.token)
 		}
 	}
 
@@ -107,5 +121,6 @@ func TestTheStatementsOfThePagesWriteForANewerHolderAndForNoOlderOneInMySQL(t *t
 	defer plain.Close()
 	statement, args := inMySQL(writes[0], 7)
 	require.EqualValues(t, 1, change(t, plain, statement, args...))
-	require.Zero(t, change(t, plain, statement, args...), "without clientFoundRows a write of the same values looks refused")
+	require.Zero(t, change(t, plain, statement, args...),
+		"without clientFoundRows a write of the same values looks refused")
 }

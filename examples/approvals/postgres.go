@@ -10,8 +10,9 @@ import (
 	"path/filepath"
 )
 
-// serve runs a PostgreSQL server until its standard input ends, as it does with this process, however that ends. The
-// server listens on a socket in a directory of its own, and on no port. Its programs are in $1.
+// serve runs a PostgreSQL server until its standard input ends, as it does with this process,
+// however that ends. The server listens on a socket in a directory of its own, and on no port. Its
+// programs are in $1.
 const serve = `
 set -eu
 trap '' INT TERM
@@ -25,19 +26,23 @@ echo "$dir"
 read -r line || true
 `
 
-// startPostgres starts a PostgreSQL server on an empty directory and returns its URL. stop ends it and removes the directory.
+// startPostgres starts a PostgreSQL server on an empty directory and returns its URL. stop ends it
+// and removes the directory.
 func startPostgres() (url string, stop func() error, err error) {
 	initdb, err := exec.LookPath("initdb")
 	if err != nil {
 		found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // where Debian has it
 		if len(found) == 0 {
-			return "", nil, errors.New("no PostgreSQL is installed (apt-get install postgresql), and -db names none")
+			return "", nil,
+				errors.New(
+					"no PostgreSQL is installed (apt-get install postgresql), and -db names none")
 		}
 		initdb = found[len(found)-1]
 	}
 	args := []string{"sh", "-c", serve, "sh", filepath.Dir(initdb)}
 	if os.Getuid() == 0 { // PostgreSQL refuses to run as root
-		args = append([]string{"setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"}, args...)
+		args = append([]string{"setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"},
+			args...)
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	var log bytes.Buffer

@@ -14,8 +14,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// fleet is a ZooKeeper in this process, and workers as processes of this very program, which it subjects to faults: they are
-// killed, stopped for a while and told to leave, and their ensemble goes down. One goroutine uses it.
+// fleet is a ZooKeeper in this process, and workers as processes of this very program, which it
+// subjects to faults: they are killed, stopped for a while and told to leave, and their ensemble
+// goes down. One goroutine uses it.
 type fleet struct {
 	self  string
 	args  []string
@@ -32,8 +33,8 @@ type host struct {
 	err   error
 }
 
-// newFleet starts the server. Hosts are started as self, "" for this program, with args followed by -zk and -name; their
-// output goes to out. Sessions may be as short as two ticks.
+// newFleet starts the server. Hosts are started as self, "" for this program, with args followed by
+// -zk and -name; their output goes to out. Sessions may be as short as two ticks.
 func newFleet(self string, tick time.Duration, out io.Writer, args ...string) (*fleet, error) {
 	if self == "" {
 		var err error
@@ -45,7 +46,8 @@ func newFleet(self string, tick time.Duration, out io.Writer, args ...string) (*
 	if err != nil {
 		return nil, err
 	}
-	return &fleet{self: self, args: args, out: &lines{w: out}, zoo: zoo, hosts: map[string]*host{}}, nil
+	return &fleet{self: self, args: args, out: &lines{w: out}, zoo: zoo, hosts: map[string]*host{}},
+		nil
 }
 
 // addr is the server's connect string.
@@ -58,7 +60,8 @@ func (f *fleet) say(format string, args ...any) { fmt.Fprintf(f.out, "-- "+forma
 func (f *fleet) start(rank int, flags ...string) (string, error) {
 	f.last++
 	name := fmt.Sprint("host-", f.last)
-	args := slices.Concat(f.args, flags, []string{"-zk", f.zoo.Addr(), "-name", name, "-rank", fmt.Sprint(rank)})
+	args := slices.Concat(f.args, flags,
+		[]string{"-zk", f.zoo.Addr(), "-name", name, "-rank", fmt.Sprint(rank)})
 	h := &host{cmd: exec.Command(f.self, args...), ended: make(chan struct{})}
 	h.cmd.Stdout, h.cmd.Stderr = f.out, f.out
 	if err := h.cmd.Start(); err != nil {
@@ -106,7 +109,8 @@ func (f *fleet) leave(name string) error {
 	return nil
 }
 
-// leaveOrKill asks a host to leave, and kills it when it has not after a grace period, as Kubernetes does.
+// leaveOrKill asks a host to leave, and kills it when it has not after a grace period, as
+// Kubernetes does.
 func (f *fleet) leaveOrKill(name string) error {
 	f.say("%s is told to leave, and given a second", name)
 	h := f.hosts[name]

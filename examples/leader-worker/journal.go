@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// journal is a file that the workers append to, one line each time, and that the show checks at its end: what was done, by
-// which worker, and under which token.
+// journal is a file that the workers append to, one line each time, and that the show checks at its
+// end: what was done, by which worker, and under which token.
 type journal string
 
 // entry is a line of a journal.
@@ -63,8 +63,8 @@ func (j journal) last(what string) (entry, bool, error) {
 	return entry{}, false, err
 }
 
-// check reports what is wrong with the entries of a kind: items must be there from first on without a gap, each once and in
-// order, under tokens that do not fall.
+// check reports what is wrong with the entries of a kind: items must be there from first on without
+// a gap, each once and in order, under tokens that do not fall.
 func (j journal) check(what string, first int) (items int, err error) {
 	all, err := j.read()
 	if err != nil {
@@ -84,7 +84,8 @@ func (j journal) check(what string, first int) (items int, err error) {
 			wrong = append(wrong, fmt.Sprintf("%d to %d: lost", want, e.Item-1))
 		}
 		if e.Token < token {
-			wrong = append(wrong, fmt.Sprintf("%d by %s: token %d after %d", e.Item, e.Host, e.Token, token))
+			wrong = append(wrong,
+				fmt.Sprintf("%d by %s: token %d after %d", e.Item, e.Host, e.Token, token))
 		}
 		token, items = e.Token, e.Item-first+1
 	}

@@ -31,7 +31,8 @@ func (s show) run(ctx context.Context) (err error) {
 	}
 	defer os.RemoveAll(dir)
 	s.journal = journal(filepath.Join(dir, "journal"))
-	s.fleet, err = newFleet(s.self, s.timeout/4, s.out, "-session-timeout", s.timeout.String(), "-journal", string(s.journal))
+	s.fleet, err = newFleet(s.self, s.timeout/4, s.out, "-session-timeout", s.timeout.String(),
+		"-journal", string(s.journal))
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,9 @@ func (s show) run(ctx context.Context) (err error) {
 		func() error { return s.leader(ctx, s.fleet.instead(s.fleet.kill)) },
 		func() error { return s.fleet.outage(ctx, s.outage) },
 		func() error {
-			return s.leader(ctx, func(name string) error { return s.fleet.freeze(ctx, name, s.others(name)) })
+			return s.leader(ctx, func(name string) error {
+				return s.fleet.freeze(ctx, name, s.others(name))
+			})
 		},
 	} {
 		if err := s.fleet.until(ctx, s.more(5)); err != nil {

@@ -25,7 +25,8 @@ func TestEveryPieceOfWorkIsDoneOnceWhateverHappensToTheLeader(t *testing.T) {
 	var out printed
 	s := show{worker: worker{timeout: 2 * time.Second}, outage: outage, out: &out, self: self}
 	require.NoError(t, s.run(ctx), "%s", &out) // it checks journal and tokens itself
-	for _, phrase := range []string{"is told to leave", " leaves\n", "is killed", "all servers are down", "is stopped", "each done once: true"} {
+	for _, phrase := range []string{"is told to leave", " leaves\n", "is killed",
+		"all servers are down", "is stopped", "each done once: true"} {
 		require.Equal(t, 1, strings.Count(out.String(), phrase), "%q\n%s", phrase, &out)
 	}
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/zklock/locker/zklock/admin"
 )
 
-// A rolling update: of three replicas one after the other is replaced, as Kubernetes does: a new one is started, and once it
-// is in line an old one is told to leave. Each update hands over once, to a new replica, and no piece of work is lost or
-// done twice, also when a replica is killed, or does not leave until it is, or the servers are away meanwhile.
+// A rolling update: of three replicas one after the other is replaced, as Kubernetes does: a new
+// one is started, and once it is in line an old one is told to leave. Each update hands over once,
+// to a new replica, and no piece of work is lost or done twice, also when a replica is killed, or
+// does not leave until it is, or the servers are away meanwhile.
 func TestARollingUpdateHandsOverOnce(t *testing.T) {
 	const updates = 20
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -22,7 +23,8 @@ func TestARollingUpdateHandsOverOnce(t *testing.T) {
 	var out printed
 	work := journal(filepath.Join(t.TempDir(), "journal"))
 	timeout := 2 * time.Second
-	f, err := newFleet(build(t), timeout/4, &out, "-session-timeout", timeout.String(), "-journal", string(work))
+	f, err := newFleet(build(t), timeout/4, &out, "-session-timeout", timeout.String(), "-journal",
+		string(work))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.close()) }()
 	client, err := zklock.Dial(ctx, f.addr())
@@ -30,7 +32,8 @@ func TestARollingUpdateHandsOverOnce(t *testing.T) {
 	defer client.Close()
 
 	var old []string
-	begin := func(rank int, flags ...string) string { // starts a replica, and returns when it is in line
+	begin := func(rank int, flags ...string) string {
+		// starts a replica, and returns when it is in line
 		name, err := f.start(rank, flags...)
 		require.NoError(t, err)
 		require.NoError(t, f.until(ctx, func() (bool, error) {
@@ -70,7 +73,8 @@ func TestARollingUpdateHandsOverOnce(t *testing.T) {
 		require.NoError(t, f.until(ctx, more(work, 3)), "%s", &out)
 		after := leaders(t, work)
 		last := before[len(before)-1]
-		require.Equal(t, 1, len(after)-len(before), "hand-overs of update %d: %s, then %v\n%s", update, last, after[len(before):], &out)
+		require.Equal(t, 1, len(after)-len(before), "hand-overs of update %d: %s, then %v\n%s",
+			update, last, after[len(before):], &out)
 		require.Contains(t, fresh, after[len(after)-1])
 		old = fresh
 	}

@@ -23,8 +23,8 @@ type worker struct {
 	journal  journal
 }
 
-// run campaigns, and works while it leads, until leave ends: then it finishes its piece and resigns. A lost term ends
-// the work before another worker can lead; Run then campaigns again.
+// run campaigns, and works while it leads, until leave ends: then it finishes its piece and
+// resigns. A lost term ends the work before another worker can lead; Run then campaigns again.
 func (w worker) run(leave context.Context) error {
 	c, err := zklock.Dial(leave, w.zk, zklock.WithSessionTimeout(w.timeout))
 	if err != nil {
@@ -32,15 +32,17 @@ func (w worker) run(leave context.Context) error {
 	}
 	defer c.Close()
 	e := c.Election(partition, zklock.WithOwner(w.name)).WithRank(w.rank)
-	err = e.Run(leave, []byte(w.name), func(_ context.Context, l *zklock.Hold) error { return w.lead(leave, l) })
+	err = e.Run(leave, []byte(w.name), func(_ context.Context, l *zklock.Hold) error {
+		return w.lead(leave, l)
+	})
 	if errors.Is(err, context.Canceled) && leave.Err() != nil {
 		return nil // asked to leave while another one led
 	}
 	return err
 }
 
-// lead is one term. Its pieces end with the term (l.Context), and are finished when this worker is asked to leave; it
-// returns nil then, and Run resigns.
+// lead is one term. Its pieces end with the term (l.Context), and are finished when this worker is
+// asked to leave; it returns nil then, and Run resigns.
 func (w worker) lead(leave context.Context, l *zklock.Hold) error {
 	fmt.Printf("%s leads, token %d\n", w.name, l.Token())
 	last, _, err := w.journal.last("done") // the previous leader's last piece
@@ -67,8 +69,9 @@ func (w worker) piece(l *zklock.Hold, item int) error {
 	case <-time.After(pace):
 	case <-l.Context().Done():
 	}
-	// This is the last check before the result is written: if the process was stopped meanwhile, it shows that it no
-	// longer leads. A write to a store carries the token, so that the store can refuse a late one.
+	// This is the last check before the result is written: if the process was stopped meanwhile, it
+	// shows that it no longer leads. A write to a store carries the token, so that the store can
+	// refuse a late one.
 	if err := l.Err(); err != nil {
 		return err
 	}

@@ -72,7 +72,8 @@ func (b *board) wrote(name string, from int) { b.say(name, "counter %d → %d", 
 
 // crashed reports that a holder's network is about to be cut.
 func (b *board) crashed(name string, token zklock.Token) {
-	b.say(name, "CRASHES with the lock in hand, token %d, before its write: its network is cut, no Unlock, no Close", token)
+	b.say(name,
+		"CRASHES with the lock in hand, token %d, before its write: its network is cut, no Unlock, no Close", token)
 	b.say(name, "its increment was not made; the others will make it, and the rest of its share")
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,5 +113,6 @@ func (b *board) acquired(name string) {
 func (b *board) say(name, format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	fmt.Fprintf(b.out, "%6.3fs  %-10s  %s\n", time.Since(b.began).Seconds(), name, fmt.Sprintf(format, args...))
+	fmt.Fprintf(b.out, "%6.3fs  %-10s  %s\n", time.Since(b.began).Seconds(), name,
+		fmt.Sprintf(format, args...))
 }

@@ -1,13 +1,14 @@
-// Command quickstart shows the purpose of a lock. Several workers, each a ZooKeeper client of its own, increment one
-// counter: read it, take a moment, write it back. With the lock every increment arrives, although one worker is cut off
-// from the network while it holds the lock. Without the lock most increments are lost.
+// Command quickstart shows the purpose of a lock. Several workers, each a ZooKeeper client of its
+// own, increment one counter: read it, take a moment, write it back. With the lock every increment
+// arrives, although one worker is cut off from the network while it holds the lock. Without the
+// lock most increments are lost.
 //
 //	go run ./examples/quickstart                                  # on a server inside the program
 //	go run ./examples/quickstart -zk localhost:2181               # on an ensemble
 //	go run ./examples/quickstart -workers 8 -increments 2
 //
-// It ends with 0 if the number counted under the lock is exact, with 1 if it is not or something failed, with 2 for a
-// bad command line and with 130 after Ctrl-C.
+// It ends with 0 if the number counted under the lock is exact, with 1 if it is not or something
+// failed, with 2 for a bad command line and with 130 after Ctrl-C.
 package main
 
 import (
@@ -25,8 +26,8 @@ import (
 )
 
 const (
-	// sessionTimeout is how long the ensemble waits for a silent client before it frees its lock. It is short to keep
-	// the wait for the recovery short; the library's default is 10 s.
+	// sessionTimeout is how long the ensemble waits for a silent client before it frees its lock.
+	// It is short to keep the wait for the recovery short; the library's default is 10 s.
 	sessionTimeout = 2 * time.Second
 	// tick is the in-process server's; a server grants no session timeout below two of its ticks.
 	tick = 500 * time.Millisecond
@@ -61,10 +62,13 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	var c config
 	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&c.connect, "zk", "", "ensemble to use, `host:port,…`; without it, a server inside this program")
+	flags.StringVar(&c.connect, "zk", "",
+		"ensemble to use, `host:port,…`; without it, a server inside this program")
 	flags.IntVar(&c.workers, "workers", 4, "number of workers, 2 to 100; one of them will crash")
-	flags.IntVar(&c.increments, "increments", 4, "increments that each worker is to make, 1 to 1000")
-	flags.DurationVar(&c.pause, "pause", 50*time.Millisecond, "time between reading the counter and writing it")
+	flags.IntVar(&c.increments, "increments", 4,
+		"increments that each worker is to make, 1 to 1000")
+	flags.DurationVar(&c.pause, "pause", 50*time.Millisecond,
+		"time between reading the counter and writing it")
 	if err := flags.Parse(args); err != nil {
 		return c, err // flags has said why
 	}
@@ -122,7 +126,8 @@ func demonstrate(ctx context.Context, c config, out io.Writer) (exact bool, err 
 		}
 		defer func() { err = errors.Join(err, server.Close()) }()
 		connect = server.Addr()
-		fmt.Fprintf(out, "No -zk given: using a ZooKeeper server inside this program, at %s.\n", connect)
+		fmt.Fprintf(out, "No -zk given: using a ZooKeeper server inside this program, at %s.\n",
+			connect)
 	} else {
 		fmt.Fprintf(out, "Using the ensemble at %s; waiting up to %v for it.\n", connect, patience)
 	}
@@ -133,8 +138,10 @@ func demonstrate(ctx context.Context, c config, out io.Writer) (exact bool, err 
 	}
 	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	fmt.Fprintf(out, "Its znodes live below %s and are removed at the end.\n", s.root)
-	fmt.Fprintf(out, "%d workers, each a client with its own session, count to %d together.\n", c.workers, c.total())
-	fmt.Fprintf(out, "An increment is: read the counter, wait %v, write it back. The session timeout is %v.\n", c.pause, s.timeout)
+	fmt.Fprintf(out, "%d workers, each a client with its own session, count to %d together.\n",
+		c.workers, c.total())
+	fmt.Fprintf(out,
+		"An increment is: read the counter, wait %v, write it back. The session timeout is %v.\n", c.pause, s.timeout)
 
 	fmt.Fprintf(out, "\n== With the lock\n")
 	with, err := s.count(ctx, c, true, out)
@@ -148,8 +155,10 @@ func demonstrate(ctx context.Context, c config, out io.Writer) (exact bool, err 
 	}
 
 	fmt.Fprintf(out, "\n== Result\n")
-	fmt.Fprintf(out, "with the lock     %3d increments, counter %3d: %s\n", c.total(), with, verdict(c.total(), with))
-	fmt.Fprintf(out, "without the lock  %3d increments, counter %3d: %s\n", c.total(), without, verdict(c.total(), without))
+	fmt.Fprintf(out, "with the lock     %3d increments, counter %3d: %s\n", c.total(), with,
+		verdict(c.total(), with))
+	fmt.Fprintf(out, "without the lock  %3d increments, counter %3d: %s\n", c.total(), without,
+		verdict(c.total(), without))
 	return with == c.total(), nil
 }
 

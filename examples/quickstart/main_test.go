@@ -23,11 +23,13 @@ import (
 func TestMain(m *testing.M) { os.Exit(ensemble.Run(m)) }
 
 var (
-	increment = regexp.MustCompile(`(worker-\d+) +counter (\d+) → (\d+) under the lock, token (\d+)`)
-	waiting   = regexp.MustCompile(`(worker-\d+) +waits: number [234] in line, (worker-\d+|a client that is just leaving) has the lock`)
-	crash     = regexp.MustCompile(`(worker-\d+) +CRASHES with the lock in hand, token (\d+)`)
-	loss      = regexp.MustCompile(`(worker-\d+) +knows by itself that the lock is lost: `)
-	recovery  = regexp.MustCompile(`(worker-\d+) +RECOVERED: has the lock (\S+) after the crash`)
+	increment = regexp.MustCompile(
+		`(worker-\d+) +counter (\d+) → (\d+) under the lock, token (\d+)`)
+	waiting = regexp.MustCompile(
+		`(worker-\d+) +waits: number [234] in line, (worker-\d+|a client that is just leaving) has the lock`)
+	crash    = regexp.MustCompile(`(worker-\d+) +CRASHES with the lock in hand, token (\d+)`)
+	loss     = regexp.MustCompile(`(worker-\d+) +knows by itself that the lock is lost: `)
+	recovery = regexp.MustCompile(`(worker-\d+) +RECOVERED: has the lock (\S+) after the crash`)
 )
 
 // assertShow checks the output of a run with 3 workers and 2 increments each.
@@ -40,7 +42,8 @@ func assertShow(t *testing.T, out string) {
 	require.Len(t, made, 6, "every increment is made once: %s", out)
 	before := int64(0)
 	for i, m := range made {
-		assert.Equal(t, []string{strconv.Itoa(i), strconv.Itoa(i + 1)}, m[2:4], "nobody else wrote between a read and its write")
+		assert.Equal(t, []string{strconv.Itoa(i), strconv.Itoa(i + 1)}, m[2:4],
+			"nobody else wrote between a read and its write")
 		token, err := strconv.ParseInt(m[4], 10, 64)
 		require.NoError(t, err)
 		assert.Greater(t, token, before, "tokens grow from holder to holder")
@@ -52,13 +55,15 @@ func assertShow(t *testing.T, out string) {
 	require.NotNil(t, crashed, out)
 	lost := loss.FindStringSubmatchIndex(locked)
 	require.NotNil(t, lost, out)
-	assert.Equal(t, crashed[1], locked[lost[2]:lost[3]], "it is the crashed worker that learns of its loss")
+	assert.Equal(t, crashed[1], locked[lost[2]:lost[3]],
+		"it is the crashed worker that learns of its loss")
 	resumed := recovery.FindStringSubmatchIndex(locked)
 	require.NotNil(t, resumed, out)
 	assert.NotEqual(t, crashed[1], locked[resumed[2]:resumed[3]])
 	assert.Less(t, lost[0], resumed[0], "the loss is known before anybody else has the lock")
 	for _, m := range made {
-		assert.NotEqual(t, crashed[2], m[4], "the crashed worker wrote nothing under the lock that it lost")
+		assert.NotEqual(t, crashed[2], m[4],
+			"the crashed worker wrote nothing under the lock that it lost")
 	}
 
 	assert.Contains(t, unlocked, "counter 0 → 1\n")
@@ -103,8 +108,12 @@ func TestCtrlCEndsTheProgramAtOnceAndLeavesNothingBehind(t *testing.T) {
 			defer interrupt()
 			var interrupted time.Time
 			var out, errs bytes.Buffer
-			w := &trigger{Writer: &out, text: moment, do: func() { interrupted = time.Now(); interrupt() }}
-			code := run(ctx, []string{"-zk", srv.Addr(), "-workers=3", "-increments=2", "-pause=20ms"}, w, &errs)
+			w := &trigger{Writer: &out, text: moment, do: func() {
+				interrupted = time.Now()
+				interrupt()
+			}}
+			code := run(ctx,
+				[]string{"-zk", srv.Addr(), "-workers=3", "-increments=2", "-pause=20ms"}, w, &errs)
 			assert.Equal(t, exitInterrupted, code, "%s%s", &out, &errs)
 			assert.Equal(t, "quickstart: interrupted\n", errs.String())
 			assert.Less(t, time.Since(interrupted), 10*patience, "it waits for nobody")

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// network is one worker's access to the ensemble, with a switch: after cut, all its connections are closed and it gets
-// no new ones. To the ensemble that looks like a crash: the client falls silent without having closed its session, so
-// its ephemeral znodes, its contender among them, exist until the session expires.
+// network is one worker's access to the ensemble, with a switch: after cut, all its connections are
+// closed and it gets no new ones. To the ensemble that looks like a crash: the client falls silent
+// without having closed its session, so its ephemeral znodes, its contender among them, exist until
+// the session expires.
 type network struct {
 	mu    sync.Mutex // guards the fields below
 	down  bool
@@ -40,7 +41,8 @@ func (n *network) cut() error {
 	n.down = true
 	var err error
 	for _, conn := range n.conns {
-		if e := conn.Close(); !errors.Is(e, net.ErrClosed) { // an earlier connection may be gone already
+		if e := conn.Close(); !errors.Is(e, net.ErrClosed) {
+			// an earlier connection may be gone already
 			err = errors.Join(err, e)
 		}
 	}

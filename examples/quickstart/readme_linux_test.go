@@ -16,13 +16,15 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// The servers to try things out that need no Docker, started as their page says, but for the port and the folder.
+// The servers to try things out that need no Docker, started as their page says, but for the port
+// and the folder.
 func TestTheServersToTryThingsOutServe(t *testing.T) {
 	text, err := os.ReadFile(root + "/docs/how-to/testing.md")
 	require.NoError(t, err)
 	_, sh, _ := strings.Cut(string(text), "```sh\n")
 	sh, _, _ = strings.Cut(sh, "```\n")
-	if l, err := net.Listen("tcp", ":8080"); err == nil { // the port of ZooKeeper's admin server, in use on many a machine
+	if l, err := net.Listen("tcp", ":8080"); err == nil {
+		// the port of ZooKeeper's admin server, in use on many a machine
 		defer l.Close()
 	}
 	for _, begins := range []string{"go -C cmd/zklock run . serve ", "java "} {

@@ -63,8 +63,8 @@ func block(t *testing.T, page, prefix string) string {
 	return found[0]
 }
 
-// goTool runs the go command on files with the given content, which may import what the module in dir may, and returns
-// its output.
+// goTool runs the go command on files with the given content, which may import what the module in
+// dir may, and returns its output.
 func goTool(t *testing.T, dir string, files map[string]string, args ...string) (stdout string) {
 	t.Helper()
 	temp := t.TempDir()
@@ -99,10 +99,12 @@ func main() {
 }
 `
 	const once = "one at a time in the whole fleet\n"
-	assert.Equal(t, once+"ends with <nil>\n", goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
+	assert.Equal(t, once+"ends with <nil>\n",
+		goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
 }
 
-// The testing page's tests pass, the second one also with the page's other loss in place of its own.
+// The testing page's tests pass, the second one also with the page's other loss in place of its
+// own.
 func TestTheTestingPagesTestsPass(t *testing.T) {
 	const expire, expired = "\t\tserver.Expire(client.SessionStatus().ID)\n", "zklock.ErrSessionExpired"
 	page := root + "/docs/how-to/testing.md"
@@ -114,7 +116,8 @@ func TestTheTestingPagesTestsPass(t *testing.T) {
 	files := map[string]string{
 		"expired_test.go": packages + ")\n\n" + test,
 		"cut_test.go": packages + "\t\"github.com/zklock/locker/zktest/fault\"\n)\n\n" +
-			strings.NewReplacer("AnExpiredSession", "ACutNetwork", expire, cut, expired, "zklock.ErrLeaseExpired").Replace(test),
+			strings.NewReplacer("AnExpiredSession", "ACutNetwork", expire, cut, expired,
+				"zklock.ErrLeaseExpired").Replace(test),
 		"service_test.go": "package report_test\n\n" + block(t, page, "import ("),
 		"serve_test.go":   service,
 	}
@@ -164,7 +167,8 @@ var imports = map[string]string{
 	"otelzklock": "github.com/zklock/locker/zklock/otelzklock",
 }
 
-// fragment embeds the inside of a function into a program with the declarations that fragments assume.
+// fragment embeds the inside of a function into a program with the declarations that fragments
+// assume.
 func fragment(name, code string) string {
 	var b strings.Builder
 	b.WriteString("package fragment\n\nimport (\n\t\"context\"\n\t\"database/sql\"\n\t\"net/http\"\n\n\t\"github.com/zklock/locker/zklock\"\n")
@@ -190,14 +194,16 @@ func %s(ctx context.Context, servers string, client *zklock.Client, hold *zklock
 	return b.String()
 }
 
-// A block is a program, a test, or the inside of a function. The insides are vetted, not run: they want a database, and
-// handlers.
+// A block is a program, a test, or the inside of a function. The insides are vetted, not run: they
+// want a database, and handlers.
 func TestEveryGoFragmentOfEveryPageCompiles(t *testing.T) {
 	ours, otels, adapters, whole := map[string]string{}, map[string]string{}, map[string]string{}, 0
-	adapted := regexp.MustCompile(`\b(lockfor|gocron|goose|migrations|provider|newScheduler|certmagic)\b`)
+	adapted := regexp.MustCompile(
+		`\b(lockfor|gocron|goose|migrations|provider|newScheduler|certmagic)\b`)
 	for _, page := range pages(t) {
 		for i, code := range goBlocks(t, page) {
-			name := fmt.Sprintf("Fragment%d_%s", i, strings.ReplaceAll(strings.TrimSuffix(filepath.Base(page), ".md"), "-", "_"))
+			name := fmt.Sprintf("Fragment%d_%s", i,
+				strings.ReplaceAll(strings.TrimSuffix(filepath.Base(page), ".md"), "-", "_"))
 			switch {
 			case strings.HasPrefix(code, "package "), strings.HasSuffix(page, "/testing.md"):
 				whole++
@@ -213,7 +219,8 @@ func TestEveryGoFragmentOfEveryPageCompiles(t *testing.T) {
 	require.Equal(t, 5, whole, "a new program or test needs a test that runs it")
 	require.NotEmpty(t, ours)
 	require.NotEmpty(t, otels)
-	// This test's program does not contain these packages. Having read them, it is run again when they change.
+	// This test's program does not contain these packages. Having read them, it is run again when
+	// they change.
 	for _, dir := range []string{root + "/zklock/lockhttp", root + "/zklock/otelzklock"} {
 		files, err := filepath.Glob(dir + "/*.go")
 		require.NoError(t, err)
@@ -261,7 +268,8 @@ func adapterFragment(name, code string) string {
 	program := fragment(name, given+code)
 	for _, pkg := range slices.Sorted(maps.Keys(used)) {
 		if regexp.MustCompile(`\b` + pkg + `\.`).MatchString(program) {
-			program = strings.Replace(program, "import (\n", fmt.Sprintf("import (\n\t%q\n", used[pkg]), 1)
+			program = strings.Replace(program, "import (\n",
+				fmt.Sprintf("import (\n\t%q\n", used[pkg]), 1)
 		}
 	}
 	return program

@@ -25,7 +25,8 @@ type stage struct {
 	timeout time.Duration // of sessions, as the ensemble granted it
 }
 
-// openStage connects and creates the root. The name is random, so that several users can share one ensemble.
+// openStage connects and creates the root. The name is random, so that several users can share one
+// ensemble.
 func openStage(ctx context.Context, connect string, opts []zklock.Option) (*stage, error) {
 	dial, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -33,7 +34,8 @@ func openStage(ctx context.Context, connect string, opts []zklock.Option) (*stag
 	if err != nil {
 		return nil, err
 	}
-	st := &stage{connect: connect, opts: opts, client: client, root: "/zklock-quickstart-" + rand.Text()[:8]}
+	st := &stage{connect: connect, opts: opts, client: client,
+		root: "/zklock-quickstart-" + rand.Text()[:8]}
 	s, err := client.Session(ctx)
 	if err == nil {
 		st.timeout = s.Timeout()
@@ -56,7 +58,8 @@ func (st *stage) count(ctx context.Context, c config, locked bool, out io.Writer
 	if err != nil {
 		return 0, err
 	}
-	if err := s.CreateAll(ctx, counter, []byte("0"), session.Persistent, session.WorldACL()); err != nil {
+	if err := s.CreateAll(ctx, counter, []byte("0"), session.Persistent,
+		session.WorldACL()); err != nil {
 		return 0, err
 	}
 
@@ -66,7 +69,8 @@ func (st *stage) count(ctx context.Context, c config, locked bool, out io.Writer
 	j, b := newJob(c.total()), newBoard(out)
 	workers := make([]*worker, c.workers)
 	for i := range workers {
-		workers[i] = &worker{name: "worker-" + strconv.Itoa(i+1), counter: counter, lock: lock, pause: c.pause, job: j, board: b}
+		workers[i] = &worker{name: "worker-" + strconv.Itoa(i+1), counter: counter, lock: lock,
+			pause: c.pause, job: j, board: b}
 	}
 	together := func(do func(*worker) error) {
 		var all sync.WaitGroup
@@ -79,7 +83,8 @@ func (st *stage) count(ctx context.Context, c config, locked bool, out io.Writer
 		}
 		all.Wait()
 	}
-	together(func(w *worker) error { return w.dial(ctx, st) }) // no worker finishes before the last one begins
+	// no worker finishes before the last one begins
+	together(func(w *worker) error { return w.dial(ctx, st) })
 	if ctx.Err() == nil {
 		together(func(w *worker) error { return w.work(ctx) })
 	}
@@ -112,8 +117,8 @@ func (st *stage) close(ctx context.Context) error {
 	return errors.Join(err, st.client.Close())
 }
 
-// remove deletes a znode and all below it. A znode deleted meanwhile, for instance by the ensemble with an expired
-// session, is no error.
+// remove deletes a znode and all below it. A znode deleted meanwhile, for instance by the ensemble
+// with an expired session, is no error.
 func remove(ctx context.Context, s session.Session, path string) error {
 	names, _, err := s.List(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) {

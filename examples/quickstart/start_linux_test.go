@@ -22,7 +22,9 @@ func tutorial(t *testing.T, addr string) (dir string, env []string) {
 	page, dir := root+"/docs/start.md", t.TempDir()
 	worker := block(t, page, "package main\n\nimport (\n\t\"context\"")
 	require.Equal(t, 1, strings.Count(worker, "127.0.0.1:2181"))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "worker.go"), []byte(strings.Replace(worker, "127.0.0.1:2181", addr, 1)), 0o644))
+	require.NoError(t,
+		os.WriteFile(filepath.Join(dir, "worker.go"),
+			[]byte(strings.Replace(worker, "127.0.0.1:2181", addr, 1)), 0o644))
 	test := block(t, page, "package main\n\nimport (\n\t\"testing\"")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "worker_test.go"), []byte(test), 0o644))
 	return dir, os.Environ()
@@ -56,10 +58,12 @@ func TestTheTutorialDoesWhatItSays(t *testing.T) {
 	require.NoError(t, err)
 	defer server.Close()
 	dir, env := tutorial(t, server.Addr())
-	inside(t, dir, "test", "-count=1", filepath.Join(dir, "worker.go"), filepath.Join(dir, "worker_test.go"))
+	inside(t, dir, "test", "-count=1", filepath.Join(dir, "worker.go"),
+		filepath.Join(dir, "worker_test.go"))
 	inside(t, dir, "build", "-o", filepath.Join(dir, "worker"), filepath.Join(dir, "worker.go"))
 	start := func() *student {
-		w := &student{Cmd: exec.CommandContext(t.Context(), filepath.Join(dir, "worker")), token: make(chan string, 1)}
+		w := &student{Cmd: exec.CommandContext(t.Context(), filepath.Join(dir, "worker")),
+			token: make(chan string, 1)}
 		w.Dir, w.Env, w.Stdout, w.Stderr = dir, env, w, w
 		require.NoError(t, w.Start())
 		t.Cleanup(func() { _ = w.Process.Kill() }) // it may have ended
@@ -78,7 +82,9 @@ func TestTheTutorialDoesWhatItSays(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		require.NoError(t, server.Await(ctx, func() bool { return len(server.Children("/locks/report")) == n }))
+		require.NoError(t, server.Await(ctx, func() bool {
+			return len(server.Children("/locks/report")) == n
+		}))
 	}
 	first := start()
 	holds(first)

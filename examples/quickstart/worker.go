@@ -23,14 +23,16 @@ type worker struct {
 	net    network
 }
 
-// errCrashed ends the work of the worker that crashes. It is part of the demonstration and no failure.
+// errCrashed ends the work of the worker that crashes. It is part of the demonstration and no
+// failure.
 var errCrashed = errors.New("crashed")
 
 // dial connects.
 func (w *worker) dial(ctx context.Context, st *stage) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	opts := append([]zklock.Option{zklock.WithDialer(w.net.dial), zklock.WithHooks(w.board.hooks(w))}, st.opts...)
+	opts := append([]zklock.Option{zklock.WithDialer(w.net.dial),
+		zklock.WithHooks(w.board.hooks(w))}, st.opts...)
 	w.client, err = zklock.Dial(ctx, st.connect, opts...)
 	return err
 }
@@ -90,8 +92,9 @@ func (w *worker) locked(ctx context.Context) (err error) {
 	return err
 }
 
-// increment reads, waits and writes. It writes whatever the znode's version is by now: ZooKeeper could refuse a write
-// to a counter that has changed since it was read, but here only the lock shall separate the workers.
+// increment reads, waits and writes. It writes whatever the znode's version is by now: ZooKeeper
+// could refuse a write to a counter that has changed since it was read, but here only the lock
+// shall separate the workers.
 func (w *worker) increment(ctx context.Context) (from int, err error) {
 	s, err := w.client.Session(ctx) // the session of the lock: no second connection is needed
 	if err != nil {
@@ -111,8 +114,9 @@ func (w *worker) increment(ctx context.Context) (from int, err error) {
 	return from, err
 }
 
-// crash cuts the worker's network after it has taken the lock and before it has written, and never calls Unlock. The
-// process goes on, to show that it learns of the loss before another worker has the lock.
+// crash cuts the worker's network after it has taken the lock and before it has written, and never
+// calls Unlock. The process goes on, to show that it learns of the loss before another worker has
+// the lock.
 func (w *worker) crash(ctx context.Context, hold *zklock.Hold) error {
 	w.board.crashed(w.name, hold.Token())
 	if err := w.net.cut(); err != nil {
@@ -139,8 +143,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// job is the increments to make. Workers take them one at a time; one that fails before its write returns its
-// increment, so that in the end there are exactly as many writes as increments.
+// job is the increments to make. Workers take them one at a time; one that fails before its write
+// returns its increment, so that in the end there are exactly as many writes as increments.
 type job struct {
 	crashAt int // the increment, counted from 0, whose worker crashes
 
@@ -149,7 +153,8 @@ type job struct {
 	begun int        // begun with the lock in hand
 }
 
-// newJob places the crash after the first third, so that there are increments before it and after it.
+// newJob places the crash after the first third, so that there are increments before it and after
+// it.
 func newJob(total int) *job { return &job{left: total, crashAt: total / 3} }
 
 // take assigns an increment; false when there is none left.
@@ -170,7 +175,8 @@ func (j *job) giveBack() {
 	j.left++
 }
 
-// crashNow reports to a holder that is about to make its increment whether its worker crashes here. One does.
+// crashNow reports to a holder that is about to make its increment whether its worker crashes here.
+// One does.
 func (j *job) crashNow() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

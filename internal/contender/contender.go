@@ -56,7 +56,8 @@ func (id Identity) Encode() []byte {
 	return data
 }
 
-// Parse reads the data of a znode. Those of other libraries are Data, and Owner if they name the client.
+// Parse reads the data of a znode. Those of other libraries are Data, and Owner if they name the
+// client.
 func Parse(data []byte) Identity {
 	var id Identity
 	if json.Unmarshal(data, &id) != nil || id.Host == "" {
@@ -65,8 +66,8 @@ func Parse(data []byte) Identity {
 	return id
 }
 
-// Describe names a contender by its data: "owner (host:pid)" for ours, with what is not printable escaped; the text itself
-// for other libraries' short, printable texts; "" for anything else.
+// Describe names a contender by its data: "owner (host:pid)" for ours, with what is not printable
+// escaped; the text itself for other libraries' short, printable texts; "" for anything else.
 func Describe(data []byte) string {
 	var id Identity
 	if json.Unmarshal(data, &id) == nil && id.Host != "" {
@@ -87,7 +88,8 @@ func Signature(owner, host string, pid int) string {
 	return text.Short(owner, MaxWho) + " (" + at + ")"
 }
 
-// CheckDir refuses a path that can't be any client's lock. It accepts names that only other libraries give their locks.
+// CheckDir refuses a path that can't be any client's lock. It accepts names that only other
+// libraries give their locks.
 func CheckDir(path string) error {
 	if path == "/" {
 		return fmt.Errorf("%w %q: is the root, which can't be a lock", session.ErrPath, path)

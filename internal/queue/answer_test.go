@@ -80,12 +80,14 @@ var ends = map[string]struct {
 	behind bool // it waited behind another contender, and leaves by its mark
 	call   func(*queue.Ticket, context.Context) error
 }{
-	"a release":            {[]queue.Queue{aMutex()}, fault.OpDelete, false, (*queue.Ticket).Leave},
-	"a release by a mark":  {[]queue.Queue{aMutex()}, fault.OpMulti, true, (*queue.Ticket).Leave},
-	"a release of several": {[]queue.Queue{mutexIn("/l"), mutexIn("/m")}, fault.OpMulti, false, (*queue.Ticket).Leave},
-	"new data": {[]queue.Queue{aMutex()}, fault.OpSetData, false, func(t *queue.Ticket, ctx context.Context) error {
-		return t.SetData(ctx, []byte("new"))
-	}},
+	"a release":           {[]queue.Queue{aMutex()}, fault.OpDelete, false, (*queue.Ticket).Leave},
+	"a release by a mark": {[]queue.Queue{aMutex()}, fault.OpMulti, true, (*queue.Ticket).Leave},
+	"a release of several": {[]queue.Queue{mutexIn("/l"), mutexIn("/m")}, fault.OpMulti, false,
+		(*queue.Ticket).Leave},
+	"new data": {[]queue.Queue{aMutex()}, fault.OpSetData, false,
+		func(t *queue.Ticket, ctx context.Context) error {
+			return t.SetData(ctx, []byte("new"))
+		}},
 }
 
 // stops are the ends that stop a call.
@@ -93,16 +95,24 @@ var stops = map[string]struct {
 	says error
 	stop func(t *testing.T, srv *zktest.Server, s *session.Session, cancel context.CancelFunc)
 }{
-	"the session": {session.ErrExpired, func(t *testing.T, srv *zktest.Server, s *session.Session, _ context.CancelFunc) {
-		require.NoError(t, srv.Expire(s.ID()))
-		<-s.Done()
-	}},
-	"ctx": {context.Canceled, func(_ *testing.T, _ *zktest.Server, _ *session.Session, cancel context.CancelFunc) { cancel() }},
+	"the session": {session.ErrExpired,
+		func(t *testing.T, srv *zktest.Server, s *session.Session, _ context.CancelFunc) {
+			require.NoError(t, srv.Expire(s.ID()))
+			<-s.Done()
+		}},
+	"ctx": {context.Canceled,
+		func(_ *testing.T, _ *zktest.Server, _ *session.Session, cancel context.CancelFunc) {
+			cancel()
+		}},
 }
 
-// eachEnd stops a call of s at each moment at which it looks whether to go on, one after the other. do makes the call with
-// ctx, and checks its error; one that the end has caused matches says.
-func eachEnd(t *testing.T, do func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error)) {
+// eachEnd stops a call of s at each moment at which it looks whether to go on, one after the other.
+// do makes the call with ctx, and checks its error; one that the end has caused matches says.
+func eachEnd(
+	t *testing.T,
+	do func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext,
+		says error),
+) {
 	for name, end := range stops {
 		t.Run(name, func(t *testing.T) {
 			for at, reached := int32(1), true; reached; at++ {
@@ -119,38 +129,47 @@ func eachEnd(t *testing.T, do func(t *testing.T, srv *zktest.Server, s *session.
 	}
 }
 
-// Scenario 81: what is sent meets a failure, and the session or ctx ends at each moment at which the call looks whether to go
-// on. The error says so, unless a server had refused the call before: an answer decides.
+// Scenario 81: what is sent meets a failure, and the session or ctx ends at each moment at which
+// the call looks whether to go on. The error says so, unless a server had refused the call before:
+// an answer decides.
 func TestTheErrorOfACallSaysWhatHasEndedItWheneverThatEnds(t *testing.T) {
 	for call, c := range ends {
 		for name, failure := range map[string]fault.Fault{
 			"lost and carried out": fault.CloseAfter().Once(), "lost": fault.CloseBefore().Once(),
-			"refused": fault.Answer(fault.CodeNoAuth), "refused inside": fault.AnswerInside(fault.CodeNoAuth), "gone": fault.Answer(fault.CodeNoNode),
+			"refused":        fault.Answer(fault.CodeNoAuth),
+			"refused inside": fault.AnswerInside(fault.CodeNoAuth),
+			"gone":           fault.Answer(fault.CodeNoNode),
 		} {
 			t.Run(call+", "+name, func(t *testing.T) {
-				eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
-					var ahead *queue.Ticket
-					if c.behind {
-						ahead = enter(t, c.queues[0], open(t, srv))
-						require.NoError(t, ahead.Wait(within(t, soon)))
-					}
-					ticket, err := queue.Enter(within(t, soon), s, c.queues...)
-					require.NoError(t, err)
-					waits := wait(ticket, within(t, soon))
-					if c.behind {
-						pending(t, waits)
-						require.NoError(t, ahead.Leave(within(t, soon)))
-					}
-					require.NoError(t, <-waits)
-					srv.Inject(failure.Op(c.op).Session(s.ID()))
-					err = c.call(ticket, ctx)
-					if !ctx.Reached() || err == nil {
-						return
-					}
-					refused := errors.Is(err, zk.ErrNoAuth) && !c.behind // without the mark it would be allowed
-					answered := errors.Is(err, queue.ErrGone) || refused && !errors.Is(err, session.ErrUnknownOutcome)
-					require.NotEqual(t, answered, errors.Is(err, says), "%v", err)
-				})
+				eachEnd(t,
+					func(
+						t *testing.T, srv *zktest.Server, s *session.Session,
+						ctx *locktest.EndingContext, says error,
+					) {
+						var ahead *queue.Ticket
+						if c.behind {
+							ahead = enter(t, c.queues[0], open(t, srv))
+							require.NoError(t, ahead.Wait(within(t, soon)))
+						}
+						ticket, err := queue.Enter(within(t, soon), s, c.queues...)
+						require.NoError(t, err)
+						waits := wait(ticket, within(t, soon))
+						if c.behind {
+							pending(t, waits)
+							require.NoError(t, ahead.Leave(within(t, soon)))
+						}
+						require.NoError(t, <-waits)
+						srv.Inject(failure.Op(c.op).Session(s.ID()))
+						err = c.call(ticket, ctx)
+						if !ctx.Reached() || err == nil {
+							return
+						}
+						// without the mark it would be allowed
+						refused := errors.Is(err, zk.ErrNoAuth) && !c.behind
+						answered := errors.Is(err, queue.ErrGone) || refused &&
+							!errors.Is(err, session.ErrUnknownOutcome)
+						require.NotEqual(t, answered, errors.Is(err, says), "%v", err)
+					})
 			})
 		}
 	}
@@ -158,56 +177,76 @@ func TestTheErrorOfACallSaysWhatHasEndedItWheneverThatEnds(t *testing.T) {
 
 // Another contender was in the way, as the list behind the create has shown.
 func TestATryThatHasFoundTheLockBusySaysSo(t *testing.T) {
-	eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
-		require.NoError(t, enter(t, aMutex(), open(t, srv)).Wait(within(t, soon)))
-		srv.Inject(fault.Answer(fault.CodeNoNode).Op(fault.OpGetChildren2).Session(s.ID()).Once()) // it is not in the first list
-		_, err := queue.Try(ctx, s, aMutex())
-		require.NotEqual(t, errors.Is(err, queue.ErrBusy), errors.Is(err, says), "%v", err)
-		if srv.Requests()[fault.OpCreate] > 1 {
-			require.ErrorIs(t, err, queue.ErrBusy)
-		}
-	})
+	eachEnd(t,
+		func(
+			t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext,
+			says error,
+		) {
+			require.NoError(t, enter(t, aMutex(), open(t, srv)).Wait(within(t, soon)))
+			// it is not in the first list
+			srv.Inject(
+				fault.Answer(fault.CodeNoNode).Op(fault.OpGetChildren2).Session(s.ID()).Once())
+			_, err := queue.Try(ctx, s, aMutex())
+			require.NotEqual(t, errors.Is(err, queue.ErrBusy), errors.Is(err, says), "%v", err)
+			if srv.Requests()[fault.OpCreate] > 1 {
+				require.ErrorIs(t, err, queue.ErrBusy)
+			}
+		})
 }
 
-// The reply to the write of a semaphore's size is lost, and the call ends before it has written the size again.
+// The reply to the write of a semaphore's size is lost, and the call ends before it has written the
+// size again.
 func TestAResizeThatIsStoppedSaysWhatHasStoppedIt(t *testing.T) {
-	eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
-		size := queue.NewSize(2)
-		q := permitsOf(size, 1)
-		enter(t, q, open(t, srv))
-		lost := srv.Inject(fault.CloseBefore().Op(fault.OpSetData).Once())
-		if err := size.Resize(ctx, s, q, 3); err != nil {
-			require.ErrorIs(t, err, says)
-			require.Equal(t, lost.Hits() > 0, errors.Is(err, session.ErrUnknownOutcome), "%v", err)
-		}
-	})
+	eachEnd(t,
+		func(
+			t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext,
+			says error,
+		) {
+			size := queue.NewSize(2)
+			q := permitsOf(size, 1)
+			enter(t, q, open(t, srv))
+			lost := srv.Inject(fault.CloseBefore().Op(fault.OpSetData).Once())
+			if err := size.Resize(ctx, s, q, 3); err != nil {
+				require.ErrorIs(t, err, says)
+				require.Equal(t, lost.Hits() > 0, errors.Is(err, session.ErrUnknownOutcome), "%v",
+					err)
+			}
+		})
 }
 
 // The size of a semaphore falls below what a call asks for, and the call ends as it hears of that.
 func TestAWaitThatCanNotEndSaysSo(t *testing.T) {
-	eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
-		size := queue.NewSize(2)
-		q := permitsOf(size, 2)
-		other := open(t, srv)
-		require.NoError(t, enter(t, q, other).Wait(within(t, soon)))
-		waits := wait(enter(t, q, s), ctx)
-		synctest.Wait()
-		require.NoError(t, size.Resize(within(t, soon), other, q, 1))
-		err := <-waits
-		require.NotEqual(t, errors.Is(err, session.ErrConfig), errors.Is(err, says), "%v", err)
-		if errors.Is(err, session.ErrConfig) {
-			require.NotErrorAs(t, err, &queue.LineError{})
-		}
-	})
+	eachEnd(t,
+		func(
+			t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext,
+			says error,
+		) {
+			size := queue.NewSize(2)
+			q := permitsOf(size, 2)
+			other := open(t, srv)
+			require.NoError(t, enter(t, q, other).Wait(within(t, soon)))
+			waits := wait(enter(t, q, s), ctx)
+			synctest.Wait()
+			require.NoError(t, size.Resize(within(t, soon), other, q, 1))
+			err := <-waits
+			require.NotEqual(t, errors.Is(err, session.ErrConfig), errors.Is(err, says), "%v", err)
+			if errors.Is(err, session.ErrConfig) {
+				require.NotErrorAs(t, err, &queue.LineError{})
+			}
+		})
 }
 
-// A call that queues behind another contender ends with its place in line when its context does, and with the session's end
-// when that was first, whatever it was told last.
+// A call that queues behind another contender ends with its place in line when its context does,
+// and with the session's end when that was first, whatever it was told last.
 func TestTheErrorOfACallThatWaitsSaysWhatHasEndedIt(t *testing.T) {
 	for name, failure := range map[string]fault.Fault{
-		"all well": fault.Delay(0), "a create whose reply is lost": fault.CloseAfter().Op(fault.OpCreate, fault.OpCreate2).Once(),
-		"a predecessor that may not be read": fault.Answer(fault.CodeNoAuth).Op(fault.OpExists, fault.OpGetData),
-		"a predecessor that seems gone":      fault.Answer(fault.CodeNoNode).Op(fault.OpExists, fault.OpGetData),
+		"all well": fault.Delay(0),
+		"a create whose reply is lost": fault.CloseAfter().Op(fault.OpCreate,
+			fault.OpCreate2).Once(),
+		"a predecessor that may not be read": fault.Answer(fault.CodeNoAuth).Op(fault.OpExists,
+			fault.OpGetData),
+		"a predecessor that seems gone": fault.Answer(fault.CodeNoNode).Op(fault.OpExists,
+			fault.OpGetData),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for at, reached := int32(1), true; reached; at++ {
@@ -226,7 +265,8 @@ func TestTheErrorOfACallThatWaitsSaysWhatHasEndedIt(t *testing.T) {
 					}
 					reached = ctx.Reached()
 					var line queue.LineError
-					require.NotEqual(t, errors.As(err, &line), errors.Is(err, session.ErrExpired), "%d: %v", at, err)
+					require.NotEqual(t, errors.As(err, &line), errors.Is(err, session.ErrExpired),
+						"%d: %v", at, err)
 				})
 			}
 		})

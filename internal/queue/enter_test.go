@@ -23,8 +23,9 @@ import (
 // lags behind in spite of the sync.
 var noChildren = relisted(func([][]byte) [][]byte { return nil })
 
-// missedByTheFirstLook makes the first list behind a sync show an empty directory. It returns how often that has happened.
-// (Lists cannot be counted: whether the server reads a list behind a create after which it closes the connection is random.)
+// missedByTheFirstLook makes the first list behind a sync show an empty directory. It returns how
+// often that has happened. (Lists cannot be counted: whether the server reads a list behind a
+// create after which it closes the connection is random.)
 func missedByTheFirstLook(srv *zktest.Server) *atomic.Int32 {
 	var synced, missed atomic.Int32
 	srv.Inject(fault.Garble(func(reply []byte) []byte {
@@ -86,12 +87,13 @@ func TestACreateThatTheFirstLookMissesIsNotLeftBehindWhenCtxEndsBeforeTheNext(t 
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.NoError(t, s.Err())
-		require.Empty(t, srv.Children("/a"), "the znode of a call that has ended is in everybody's way")
+		require.Empty(t, srv.Children("/a"),
+			"the znode of a call that has ended is in everybody's way")
 	})
 }
 
-// The reply to a create is lost, the first look misses its znode, and the create is made again; that reply is lost too, and then
-// ctx ends.
+// The reply to a create is lost, the first look misses its znode, and the create is made again;
+// that reply is lost too, and then ctx ends.
 func TestTheSweeperDeletesAllThatOneContenderHasMade(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/a", nil))
@@ -115,7 +117,8 @@ func TestTheSweeperDeletesAllThatOneContenderHasMade(t *testing.T) {
 	})
 }
 
-// A server in trouble refuses the Stat of a znode. The znode exists all the same, and blocks the lock.
+// A server in trouble refuses the Stat of a znode. The znode exists all the same, and blocks the
+// lock.
 func TestACreateWhoseReplyIsLostLeavesNoZnodeWhoseStatIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/l", nil))
@@ -134,7 +137,8 @@ func TestACreateWhoseReplyIsLostLeavesNoZnodeWhoseStatIsRefused(t *testing.T) {
 	})
 }
 
-// The first look misses the znode, and the server is in trouble when the list behind the next create shows it.
+// The first look misses the znode, and the server is in trouble when the list behind the next
+// create shows it.
 func TestAZnodeThatTheFirstLookMissedIsDeletedThoughItsStatIsRefusedForAWhile(t *testing.T) {
 	for _, refusals := range []int{1, 2, 10} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -151,11 +155,13 @@ func TestAZnodeThatTheFirstLookMissedIsDeletedThoughItsStatIsRefusedForAWhile(t 
 	}
 }
 
-// Scenario 76: a first look misses some or all znodes of a transaction whose reply was lost. It is made again, that reply is lost too, and
-// the next look finds znodes of both. In between another client has entered the same queues: behind a place of the first and
-// before one of the second, each would wait for the other.
+// Scenario 76: a first look misses some or all znodes of a transaction whose reply was lost. It is
+// made again, that reply is lost too, and the next look finds znodes of both. In between another
+// client has entered the same queues: behind a place of the first and before one of the second,
+// each would wait for the other.
 func TestScenario76_OnlyPlacesOfOneTransactionAreAdopted(t *testing.T) {
-	for name, missed := range map[string][]string{"one queue is missed": {"/a"}, "the other is missed": {"/b"}, "both are missed": {"/a", "/b"}} {
+	for name, missed := range map[string][]string{"one queue is missed": {"/a"},
+		"the other is missed": {"/b"}, "both are missed": {"/a", "/b"}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				var queues, others []queue.Queue
@@ -165,10 +171,14 @@ func TestScenario76_OnlyPlacesOfOneTransactionAreAdopted(t *testing.T) {
 				}
 				s, other := open(t, srv), open(t, srv)
 				for _, dir := range missed {
-					srv.Inject(fault.Garble(noChildren).Op(fault.OpGetChildren2).Path(dir).Session(s.ID()).Once())
+					srv.Inject(
+						fault.Garble(noChildren).Op(fault.OpGetChildren2).Path(dir).Session(
+							s.ID()).Once())
 				}
-				srv.Inject(fault.Garble(reversed).Op(fault.OpGetChildren2).Path("/b").Session(s.ID()))
-				lost := srv.Inject(fault.CloseAfter().Op(fault.OpMulti).Path("/a/*").Session(s.ID()).Times(2))
+				srv.Inject(
+					fault.Garble(reversed).Op(fault.OpGetChildren2).Path("/b").Session(s.ID()))
+				lost := srv.Inject(
+					fault.CloseAfter().Op(fault.OpMulti).Path("/a/*").Session(s.ID()).Times(2))
 				var rival *queue.Ticket
 				queues = slices.Clone(others)
 				queues[0].Caller = onRetry(func() {
@@ -194,7 +204,8 @@ func TestScenario76_OnlyPlacesOfOneTransactionAreAdopted(t *testing.T) {
 				require.NoError(t, <-one)
 				pending(t, two)
 				for _, dir := range []string{"/a", "/b"} {
-					require.Len(t, srv.Children(dir), 2, "the place that was not adopted is deleted")
+					require.Len(t, srv.Children(dir), 2,
+						"the place that was not adopted is deleted")
 				}
 				require.NoError(t, first.Leave(within(t, soon)))
 				require.NoError(t, <-two)
@@ -205,10 +216,12 @@ func TestScenario76_OnlyPlacesOfOneTransactionAreAdopted(t *testing.T) {
 	}
 }
 
-// Scenario 76, with one queue: a call that finds two znodes of its own adopts the one that came first, in whatever order they are listed,
-// so that it does not wait for itself; a try would find the lock busy.
+// Scenario 76, with one queue: a call that finds two znodes of its own adopts the one that came
+// first, in whatever order they are listed, so that it does not wait for itself; a try would find
+// the lock busy.
 func TestScenario76_OfTwoOwnPlacesTheFirstIsAdopted(t *testing.T) {
-	for name, turn := range map[string]func([]byte) []byte{"as listed": slices.Clone[[]byte], "turned round": reversed} {
+	for name, turn := range map[string]func([]byte) []byte{"as listed": slices.Clone[[]byte],
+		"turned round": reversed} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				require.NoError(t, srv.Create("/a", nil))
@@ -221,7 +234,8 @@ func TestScenario76_OfTwoOwnPlacesTheFirstIsAdopted(t *testing.T) {
 				require.Equal(t, 2, lost.Hits())
 				require.EqualValues(t, 1, missed.Load())
 				synctest.Wait()
-				require.Equal(t, []string{path.Base(ticket.Nodes()[0])}, srv.Children("/a"), "the other is deleted")
+				require.Equal(t, []string{path.Base(ticket.Nodes()[0])}, srv.Children("/a"),
+					"the other is deleted")
 				require.NoError(t, ticket.Leave(within(t, soon)))
 				require.Empty(t, srv.Children("/a"))
 			})
@@ -229,8 +243,8 @@ func TestScenario76_OfTwoOwnPlacesTheFirstIsAdopted(t *testing.T) {
 	}
 }
 
-// Scenario 76, with one queue: the second look misses the second place. A call never has two, so that is deleted too, although the call
-// lists no more.
+// Scenario 76, with one queue: the second look misses the second place. A call never has two, so
+// that is deleted too, although the call lists no more.
 func TestScenario76_APlaceThatIsNotAdoptedIsNotLeftBehindWhereTheLookMissesIt(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/a", nil))
@@ -256,7 +270,8 @@ func TestScenario76_APlaceThatIsNotAdoptedIsNotLeftBehindWhereTheLookMissesIt(t 
 	})
 }
 
-// The first contender of a directory makes the directory and its znode in one transaction, and holds without a list.
+// The first contender of a directory makes the directory and its znode in one transaction, and
+// holds without a list.
 func TestTheFirstContenderOfADirectoryMakesItWithItsZnode(t *testing.T) {
 	for name, container := range map[string]bool{"persistent": false, "container": true} {
 		t.Run(name, func(t *testing.T) {
@@ -266,7 +281,8 @@ func TestTheFirstContenderOfADirectoryMakesItWithItsZnode(t *testing.T) {
 				ticket := enter(t, q, s)
 				require.NoError(t, ticket.Wait(within(t, soon)))
 				made := srv.Requests()
-				require.Equal(t, []int{1, 1, 1}, []int{made[fault.OpCreate], made[fault.OpGetChildren2], made[fault.OpMulti]},
+				require.Equal(t, []int{1, 1, 1},
+					[]int{made[fault.OpCreate], made[fault.OpGetChildren2], made[fault.OpMulti]},
 					"a create and a list, which find no directory, and the transaction")
 				require.Zero(t, made[fault.OpCreateContainer])
 				dir, err := s.Exists(within(t, soon), "/l")
@@ -276,7 +292,8 @@ func TestTheFirstContenderOfADirectoryMakesItWithItsZnode(t *testing.T) {
 				require.NoError(t, ticket.Leave(within(t, soon)))
 				time.Sleep(time.Hour)
 				_, err = s.Exists(within(t, soon), "/l")
-				require.Equal(t, container, errors.Is(err, zk.ErrNoNode), "the ensemble removes an empty container")
+				require.Equal(t, container, errors.Is(err, zk.ErrNoNode),
+					"the ensemble removes an empty container")
 			})
 		})
 	}
@@ -304,7 +321,8 @@ func TestADirectorysFirstContenderHasOneZnodeWhateverBecomesOfItsTransaction(t *
 	}
 }
 
-// If another client makes the directory, and holds, while the transaction is under way, the contender waits behind it.
+// If another client makes the directory, and holds, while the transaction is under way, the
+// contender waits behind it.
 func TestAContenderWhoseDirectoryIsMadeMeanwhileWaitsForItsPredecessor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		a, b := open(t, srv), open(t, srv)

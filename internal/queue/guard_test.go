@@ -14,8 +14,9 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// Holds that did not wait share the request that sets their watches, whether they began together or not. Each is notified of
-// the deletion of its own znode, and those that were released before cost nothing.
+// Holds that did not wait share the request that sets their watches, whether they began together or
+// not. Each is notified of the deletion of its own znode, and those that were released before cost
+// nothing.
 func TestHoldsOfASessionAreWatchedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -57,9 +58,11 @@ func TestHoldsOfASessionAreWatchedTogether(t *testing.T) {
 	})
 }
 
-// A server in trouble refuses to set the watches, together and one by one. They are set when it has recovered.
+// A server in trouble refuses to set the watches, together and one by one. They are set when it has
+// recovered.
 func TestOwnZnodesAreWatchedOnceTheServerIsOutOfTrouble(t *testing.T) {
-	for name, ops := range map[string][]fault.Op{"setWatches": {fault.OpSetWatches}, "Stat": {fault.OpExists}} {
+	for name, ops := range map[string][]fault.Op{"setWatches": {fault.OpSetWatches},
+		"Stat": {fault.OpExists}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				s := open(t, srv)
@@ -114,7 +117,8 @@ func TestAZnodeThatIsSetIsWatchedAgainOnce(t *testing.T) {
 	})
 }
 
-// One of two znodes is deleted. Until the holder has been notified of the loss, the lease must go on protecting the other one.
+// One of two znodes is deleted. Until the holder has been notified of the loss, the lease must go
+// on protecting the other one.
 func TestTheLeaseIsKeptUntilTheHolderHasHeardOfTheLoss(t *testing.T) {
 	multiRun(t, func(t *testing.T, srv *zktest.Server, s *session.Session, queues []queue.Queue) {
 		g, err := queue.Enter(t.Context(), s, queues...)
@@ -139,7 +143,10 @@ func TestTheLeaseIsKeptUntilTheHolderHasHeardOfTheLoss(t *testing.T) {
 }
 
 // multiRun runs f with a session on a server of its own, and queues in two directories of it.
-func multiRun(t *testing.T, f func(t *testing.T, srv *zktest.Server, s *session.Session, queues []queue.Queue)) {
+func multiRun(
+	t *testing.T,
+	f func(t *testing.T, srv *zktest.Server, s *session.Session, queues []queue.Queue),
+) {
 	t.Helper()
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var queues []queue.Queue

@@ -16,24 +16,28 @@ import (
 
 // How a waiter treats marks that it must not, or cannot, believe.
 
-// Another client makes the mark of a contender that does not hold, and that contender then gives up.
+// Another client makes the mark of a contender that does not hold, and that contender then gives
+// up.
 func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
 	all := session.WorldACL()
 	owner := zk.ACL{Perms: zk.PermAll, Scheme: "digest", ID: "x:y"}
-	mayCreate := []zk.ACL{owner, {Perms: zk.PermAll &^ zk.PermDelete, Scheme: "world", ID: "anyone"}}
+	mayCreate := []zk.ACL{owner,
+		{Perms: zk.PermAll &^ zk.PermDelete, Scheme: "world", ID: "anyone"}}
 	for name, c := range map[string]struct {
 		version  zktest.Version
 		acl      []zk.ACL
 		believed bool
 	}{
-		"a server that tells transactions":                    {zktest.Version39, all, false},
-		"one that does not, where all who create also delete": {zktest.Version38, all, true}, // whoever may do that may also delete the holder's znode
+		"a server that tells transactions": {zktest.Version39, all, false},
+		// who may do that may also delete the holder's znode
+		"one that does not, where all who create also delete": {zktest.Version38, all, true},
 		"one that does not, where some only create":           {zktest.Version38, mayCreate, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				first := open(t, srv)
-				_, err := first.Create(within(t, soon), "/l", nil, session.Persistent, session.WorldACL())
+				_, err := first.Create(within(t, soon), "/l", nil, session.Persistent,
+					session.WorldACL())
 				require.NoError(t, err)
 				all := line(t, srv, 3, func(int) queue.Queue {
 					q := aMutex()
@@ -56,15 +60,16 @@ func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Everybody may create in a lock's directory, and only its owner may delete. A neighbour makes the mark of a waiter that gives
-// up: the contender behind that waiter must not hold beside the holder.
+// Everybody may create in a lock's directory, and only its owner may delete. A neighbour makes the
+// mark of a waiter that gives up: the contender behind that waiter must not hold beside the holder.
 func TestAMarkIsNotBelievedWhereAClientMayCreateAndNotDelete(t *testing.T) {
 	user := session.Auth{Scheme: "digest", Credential: []byte("owner:secret")}
 	owner := zk.DigestACL(zk.PermAll, "owner", "secret")
 	for name, acl := range map[string][]zk.ACL{
-		"everybody":                append(zk.WorldACL(zk.PermRead|zk.PermCreate), owner...),
-		"the entry that is last":   append(owner[:1:1], zk.WorldACL(zk.PermRead|zk.PermCreate)...),
-		"somebody with a password": append(owner[:1:1], zk.DigestACL(zk.PermAll&^zk.PermDelete, "neighbour", "secret")...),
+		"everybody":              append(zk.WorldACL(zk.PermRead|zk.PermCreate), owner...),
+		"the entry that is last": append(owner[:1:1], zk.WorldACL(zk.PermRead|zk.PermCreate)...),
+		"somebody with a password": append(owner[:1:1],
+			zk.DigestACL(zk.PermAll&^zk.PermDelete, "neighbour", "secret")...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -76,13 +81,16 @@ func TestAMarkIsNotBelievedWhereAClientMayCreateAndNotDelete(t *testing.T) {
 					q.ACL = acl
 					return q
 				}, user)
-				neighbour := open(t, srv, session.Auth{Scheme: "digest", Credential: []byte("neighbour:secret")})
+				neighbour := open(t, srv,
+					session.Auth{Scheme: "digest", Credential: []byte("neighbour:secret")})
 				for i := range 2 {
 					giver, behind := all[2*i+1], all[2*i+2]
 					before := lists(srv)
-					_, err = neighbour.Create(within(t, soon), giver.node+"-released", nil, session.Ephemeral, zk.WorldACL(zk.PermRead))
+					_, err = neighbour.Create(within(t, soon), giver.node+"-released", nil,
+						session.Ephemeral, zk.WorldACL(zk.PermRead))
 					require.NoError(t, err)
-					require.ErrorIs(t, neighbour.Delete(within(t, soon), giver.node, -1), zk.ErrNoAuth)
+					require.ErrorIs(t, neighbour.Delete(within(t, soon), giver.node, -1),
+						zk.ErrNoAuth)
 					require.NoError(t, giver.Leave(within(t, soon)))
 					pending(t, behind.done)
 					require.Equal(t, 1, lists(srv)-before, "the list decides")
@@ -108,7 +116,8 @@ func TestAMarkOfAHolderThatStaysIsNoRelease(t *testing.T) {
 		require.Equal(t, before, lists(srv))
 		require.NoError(t, all[0].Leave(within(t, soon)))
 		require.NoError(t, <-all[1].done)
-		require.NoError(t, all[1].Leave(within(t, soon))) // because of a mark that is no longer watched
+		// because of a mark that is no longer watched
+		require.NoError(t, all[1].Leave(within(t, soon)))
 		holdsAtOnce(t, srv, all[2], before, 1)
 	})
 }
@@ -127,7 +136,8 @@ func TestAfterAReconnectionTheListDecidesWhateverTheMarkSaid(t *testing.T) {
 				before := lists(srv)
 				cut := srv.Inject(fault.Refuse().Session(all[2].s.ID()))
 				away := srv.Inject(fault.FreezeReplies().Session(all[2].s.ID()))
-				require.NoError(t, all[1].Leave(within(t, soon))) // mark and deletion are lost together with the connection
+				// mark and deletion are lost together with the connection
+				require.NoError(t, all[1].Leave(within(t, soon)))
 				synctest.Wait()
 				cut.Remove()
 				away.Remove()
@@ -141,7 +151,8 @@ func TestAfterAReconnectionTheListDecidesWhateverTheMarkSaid(t *testing.T) {
 	}
 }
 
-// The waiter's own znode is deleted before its predecessor's, or both at once. It must not hold without a znode.
+// The waiter's own znode is deleted before its predecessor's, or both at once. It must not hold
+// without a znode.
 func TestAWordDoesNotHelpAWaiterWhoseOwnZnodeIsGone(t *testing.T) {
 	for name, c := range map[string]func(t *testing.T, srv *zktest.Server, all []placed){
 		"while it is connected": func(t *testing.T, srv *zktest.Server, all []placed) {
@@ -192,8 +203,8 @@ func TestAReleaseThatComesBeforeTheWatchesAreSetCostsAList(t *testing.T) {
 	})
 }
 
-// The waiter's create lost its reply, and the waiter has adopted the znode. Its predecessor leaves by a mark, on a server whose
-// notifications have no zxid.
+// The waiter's create lost its reply, and the waiter has adopted the znode. Its predecessor leaves
+// by a mark, on a server whose notifications have no zxid.
 func TestAWaiterThatWasFoundAgainHearsAMark(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		kind := mutex

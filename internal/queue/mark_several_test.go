@@ -17,8 +17,8 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// A ticket of several queues leaves each queue in which it had to wait by a mark, and all in one transaction. It leaves no mark in
-// a queue in which it was first.
+// A ticket of several queues leaves each queue in which it had to wait by a mark, and all in one
+// transaction. It leaves no mark in a queue in which it was first.
 func TestSeveralPlacesAreLeftWithAMarkEach(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		both := []queue.Queue{mutexIn("/a"), mutexIn("/b")}
@@ -63,7 +63,8 @@ func TestSeveralPlacesAreLeftWithAMarkEach(t *testing.T) {
 	})
 }
 
-// placeInAll enters the mutexes at dirs with one ticket of a session of its own, and waits for them in the background.
+// placeInAll enters the mutexes at dirs with one ticket of a session of its own, and waits for them
+// in the background.
 func placeInAll(t *testing.T, srv *zktest.Server, dirs ...string) placed {
 	var queues []queue.Queue
 	for _, dir := range dirs {
@@ -75,7 +76,8 @@ func placeInAll(t *testing.T, srv *zktest.Server, dirs ...string) placed {
 	return placed{ticket, ticket.Nodes()[0], wait(ticket, within(t, time.Hour)), s}
 }
 
-// A ticket of several queues that gives up leaves no mark in any of them, not even in one in which it has become first.
+// A ticket of several queues that gives up leaves no mark in any of them, not even in one in which
+// it has become first.
 func TestSeveralPlacesThatAreGivenUpAreLeftWithoutMarks(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		place := func(dirs ...string) placed { return placeInAll(t, srv, dirs...) }
@@ -93,8 +95,8 @@ func TestSeveralPlacesThatAreGivenUpAreLeftWithoutMarks(t *testing.T) {
 	})
 }
 
-// As with one znode: a release that was carried out succeeds, whatever a server in trouble answers, and one that was not carried
-// out is made again, so that no znode stays.
+// As with one znode: a release that was carried out succeeds, whatever a server in trouble answers,
+// and one that was not carried out is made again, so that no znode stays.
 func TestAReleaseOfSeveralPlacesWithAnAnswerThatProvesNothingIsARelease(t *testing.T) {
 	trouble := fault.Garble(func(b []byte) []byte {
 		b = b[:16]
@@ -130,8 +132,9 @@ func TestAReleaseOfSeveralPlacesWithAnAnswerThatProvesNothingIsARelease(t *testi
 	}
 }
 
-// Each mark uses a number of the directory's counter. When the counter passes its half, and its three quarters, still one
-// contender holds at a time, and the directory is renewed as soon as the queue is empty.
+// Each mark uses a number of the directory's counter. When the counter passes its half, and its
+// three quarters, still one contender holds at a time, and the directory is renewed as soon as the
+// queue is empty.
 func TestMarksAreMadeAcrossTheHalfAndTheThreeQuartersOfTheCounter(t *testing.T) {
 	const half, three4 = 1 << 30, 3 << 29
 	for name, counter := range map[string]int32{"half": half - 20, "three quarters": three4 - 20} {
@@ -174,7 +177,10 @@ func TestMarksAreMadeAcrossTheHalfAndTheThreeQuartersOfTheCounter(t *testing.T) 
 					n, ok := srv.Node("/l")
 					require.True(t, ok)
 					require.Empty(t, srv.Children("/l"))
-					require.Less(t, recipe.NewListing(nil, zk.Stat{Cversion: n.Stat.Cversion}).Counter, int32(half), "it is renewed")
+					require.Less(t,
+						recipe.NewListing(nil,
+							zk.Stat{Cversion: n.Stat.Cversion}).Counter, int32(half),
+						"it is renewed")
 				}, zktest.WithVersion(version))
 			})
 		}

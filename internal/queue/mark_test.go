@@ -49,7 +49,8 @@ func TestAHolderThatHadToWaitHandsOverByItsMarkAndNoContenderLists(t *testing.T)
 					}
 					holdsAtOnce(t, srv, all[i+1], before, 0)
 					after := srv.Requests()
-					for _, op := range []fault.Op{fault.OpExists, fault.OpSetWatches, fault.OpGetData, fault.OpSync, fault.OpRemoveWatches, fault.OpDelete} {
+					for _, op := range []fault.Op{fault.OpExists, fault.OpSetWatches,
+						fault.OpGetData, fault.OpSync, fault.OpRemoveWatches, fault.OpDelete} {
 						require.Equal(t, requests[op], after[op], "%v", op)
 					}
 				}
@@ -61,13 +62,16 @@ func TestAHolderThatHadToWaitHandsOverByItsMarkAndNoContenderLists(t *testing.T)
 
 func TestWithoutAMarkTheListDecides(t *testing.T) {
 	for name, c := range map[string]struct {
-		goes  func(t *testing.T, srv *zktest.Server, p placed) // the middle one of three, which waits
+		// the middle one of three, which waits
+		goes  func(t *testing.T, srv *zktest.Server, p placed)
 		lists int
 	}{
 		"the predecessor gives up": {func(t *testing.T, _ *zktest.Server, p placed) {
 			require.NoError(t, p.Leave(within(t, soon)))
 		}, 1},
-		"it is removed": {func(t *testing.T, srv *zktest.Server, p placed) { require.NoError(t, srv.Delete(p.node)) }, 1},
+		"it is removed": {func(t *testing.T, srv *zktest.Server, p placed) {
+			require.NoError(t, srv.Delete(p.node))
+		}, 1},
 		"its session ends": {func(t *testing.T, srv *zktest.Server, p placed) {
 			require.NoError(t, srv.Expire(p.s.ID()))
 		}, 1},
@@ -80,7 +84,8 @@ func TestWithoutAMarkTheListDecides(t *testing.T) {
 				c.goes(t, srv, all[1])
 				pending(t, all[2].done)
 				require.Equal(t, c.lists, lists(srv)-before)
-				require.Zero(t, marksWatched(srv), "a mark that is never made is not watched any more")
+				require.Zero(t, marksWatched(srv),
+					"a mark that is never made is not watched any more")
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				holdsAtOnce(t, srv, all[2], before, c.lists)
 				require.NoError(t, all[2].Leave(within(t, soon)))
@@ -99,13 +104,17 @@ type placed struct {
 }
 
 // line enters n tickets, one behind the other. The first holds; the others wait.
-func line(t *testing.T, srv *zktest.Server, n int, kind func(i int) queue.Queue, auth ...session.Auth) []placed {
+func line(
+	t *testing.T, srv *zktest.Server, n int, kind func(i int) queue.Queue, auth ...session.Auth,
+) []placed {
 	t.Helper()
 	return lineIn(t, n, kind, func() *session.Session { return open(t, srv, auth...) })
 }
 
 // lineIn is line, with sessions that in returns.
-func lineIn(t *testing.T, n int, kind func(i int) queue.Queue, in func() *session.Session) []placed {
+func lineIn(
+	t *testing.T, n int, kind func(i int) queue.Queue, in func() *session.Session,
+) []placed {
 	t.Helper()
 	var all []placed
 	for i := range n {
@@ -126,7 +135,8 @@ func mutex(int) queue.Queue { return aMutex() }
 
 func lists(srv *zktest.Server) int { return srv.Requests()[fault.OpGetChildren2] }
 
-// holdsAtOnce requires that p holds before any time passes, after the given number of further lists.
+// holdsAtOnce requires that p holds before any time passes, after the given number of further
+// lists.
 func holdsAtOnce(t *testing.T, srv *zktest.Server, p placed, before, more int) {
 	t.Helper()
 	at := time.Now()
@@ -189,9 +199,11 @@ func TestAReleaseWhoseMarkIsRefusedIsAPlainDelete(t *testing.T) {
 	}
 }
 
-// The reply to a release is lost. Whether the release was carried out or not, the next contender holds, and no znode stays counted.
+// The reply to a release is lost. Whether the release was carried out or not, the next contender
+// holds, and no znode stays counted.
 func TestAReleaseWhoseReplyIsLostIsMadeAgain(t *testing.T) {
-	for name, failure := range map[string]fault.Fault{"carried out": fault.CloseAfter(), "not carried out": fault.CloseBefore()} {
+	for name, failure := range map[string]fault.Fault{"carried out": fault.CloseAfter(),
+		"not carried out": fault.CloseBefore()} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				all := line(t, srv, 3, mutex)

@@ -45,7 +45,8 @@ func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool
 		return 0, err
 	}
 	if z.agreed.Swap(int64(size)) == 0 && size != z.want && q.Log != nil {
-		q.Log.Warn("zklock: semaphore has another size at the ensemble, which counts: Resize changes it",
+		q.Log.Warn(
+			"zklock: semaphore has another size at the ensemble, which counts: Resize changes it",
 			"path", q.Dir, "ensemble", size, "program", z.want)
 	}
 	return size, nil

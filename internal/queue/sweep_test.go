@@ -75,7 +75,8 @@ func TestCallsThatEndWhileDisconnectedLeaveNothingBehind(t *testing.T) {
 					all.Go(func() { many(ctx, s) })
 				}
 				all.Wait()
-				require.LessOrEqual(t, locktest.Goroutines(), before+2, "goroutines after 1,000 calls")
+				require.LessOrEqual(t, locktest.Goroutines(), before+2,
+					"goroutines after 1,000 calls")
 
 				asked := srv.Requests()
 				outage.Remove()
@@ -83,23 +84,29 @@ func TestCallsThatEndWhileDisconnectedLeaveNothingBehind(t *testing.T) {
 				require.NoError(t, s.Err())
 				require.Error(t, err)
 				time.Sleep(2 * time.Second)
-				for _, op := range []fault.Op{fault.OpSync, fault.OpGetChildren2, fault.OpDelete, fault.OpCreate} {
-					require.Equal(t, asked[op], srv.Requests()[op], "requests after the outage: %v", op)
+				for _, op := range []fault.Op{fault.OpSync, fault.OpGetChildren2, fault.OpDelete,
+					fault.OpCreate} {
+					require.Equal(t, asked[op], srv.Requests()[op], "requests after the outage: %v",
+						op)
 				}
 			})
 		})
 	}
 }
 
-// Scenario 55: znodes that may have been made while the connection broke are searched for together, by one goroutine.
+// Scenario 55: znodes that may have been made while the connection broke are searched for together,
+// by one goroutine.
 func TestZnodesThatManyCallsMayHaveLeftAreSearchedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		for i := range 10 {
-			require.NoError(t, s.CreateAll(within(t, soon), fmt.Sprintf("/l/%d", i), nil, session.Persistent, session.WorldACL()))
+			require.NoError(t,
+				s.CreateAll(within(t, soon), fmt.Sprintf("/l/%d", i), nil, session.Persistent,
+					session.WorldACL()))
 		}
 		before := locktest.Goroutines()
-		late := srv.Inject(fault.HoldReply().Op(fault.OpCreate)) // the first 256 or so are made, one by one
+		// the first 256 or so are made, one by one
+		late := srv.Inject(fault.HoldReply().Op(fault.OpCreate))
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		enterMany(t, ctx, s, 1000)
@@ -108,7 +115,8 @@ func TestZnodesThatManyCallsMayHaveLeftAreSearchedTogether(t *testing.T) {
 		looks := []fault.Op{fault.OpSync, fault.OpGetChildren2, fault.OpExists, fault.OpMulti}
 		asked := requests(srv, looks...)
 		time.Sleep(5 * time.Second)
-		require.LessOrEqual(t, requests(srv, looks...)-asked, 2000, "looks for 1,000 znodes in ten directories")
+		require.LessOrEqual(t, requests(srv, looks...)-asked, 2000,
+			"looks for 1,000 znodes in ten directories")
 		for i := range 10 {
 			names, _, err := s.List(within(t, soon), fmt.Sprintf("/l/%d", i))
 			require.NoError(t, err)
@@ -118,7 +126,8 @@ func TestZnodesThatManyCallsMayHaveLeftAreSearchedTogether(t *testing.T) {
 	})
 }
 
-// Znodes whose deletion the calls could not wait for are deleted together too, in a few round trips.
+// Znodes whose deletion the calls could not wait for are deleted together too, in a few round
+// trips.
 func TestZnodesThatManyCallsGaveUpDuringAnOutageAreDeletedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)

@@ -46,7 +46,8 @@ func aMutex() queue.Queue { return mutexIn("/l") }
 
 // mutexIn is a mutex's queue, of a caller who hears nothing of its progress.
 func mutexIn(dir string) queue.Queue {
-	return queue.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL(), Data: []byte("me"), Caller: onRetry(func() {}),
+	return queue.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL(), Data: []byte("me"),
+		Caller:   onRetry(func() {}),
 		Describe: func(b []byte) string { return string(b) }, Log: slog.New(slog.DiscardHandler)}
 }
 
@@ -81,8 +82,8 @@ func pending(t *testing.T, done <-chan error) {
 	}
 }
 
-// A neighbour must not be able to block a lock for ever with one create: a contender of another kind is a conflict for later ones
-// only while a session owns it.
+// A neighbour must not be able to block a lock forever with one create: a contender of another
+// kind is a conflict for later ones only while a session owns it.
 func TestALeftoverOfAnotherKindIsIgnored(t *testing.T) {
 	for _, name := range []string{"_c_x-__READ__0000000000", "_c_x-lease-1-0000000000"} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -103,12 +104,14 @@ func TestALeftoverOfAnotherKindIsIgnored(t *testing.T) {
 func TestTheEndOfAWaitIsFoundInItsError(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("own reason"))
-	err := fmt.Errorf("lock: %w", failure.Ended(ctx, nil, queue.LineError{Line: queue.Line{Ahead: 2, Owner: "host:7"}}))
+	err := fmt.Errorf("lock: %w",
+		failure.Ended(ctx, nil, queue.LineError{Line: queue.Line{Ahead: 2, Owner: "host:7"}}))
 	require.ErrorIs(t, err, context.Canceled)
 	var line queue.LineError
 	require.ErrorAs(t, err, &line)
 	require.Equal(t, 2, line.Ahead)
-	require.EqualError(t, err, "lock: context canceled (own reason) while waiting 3rd in line behind host:7")
+	require.EqualError(t, err,
+		"lock: context canceled (own reason) while waiting 3rd in line behind host:7")
 }
 
 // A neighbour may give its znodes any names, also names of 1 MB.
@@ -118,14 +121,16 @@ func TestNamesThatOthersGaveAreCutAndEscapedInErrors(t *testing.T) {
 		queue.Line{Ahead: 1, Node: "/locks/a/" + name}.String(),
 		queue.Line{Ahead: 1, Owner: name}.String(),
 		queue.LineError{Line: queue.Line{Ahead: 3, Node: "/locks/a/" + name}}.Error(),
-		(&session.OpError{Op: "delete", Path: "/locks/a/" + name, Err: session.ErrConnection}).Error(),
+		(&session.OpError{Op: "delete", Path: "/locks/a/" + name,
+			Err: session.ErrConnection}).Error(),
 	} {
 		require.Contains(t, msg, `\u202eevil\u2028\u009bxxx`)
 		require.Less(t, len(msg), 400)
 	}
 }
 
-// A longer wait reads who holds, for messages. A waiter whose turn comes holds before that is answered.
+// A longer wait reads who holds, for messages. A waiter whose turn comes holds before that is
+// answered.
 func TestAWaiterWhoseTurnComesWaitsForNoneOfItsReads(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		all := line(t, srv, 3, mutex)
@@ -148,15 +153,17 @@ func TestAWaiterWhoseTurnComesWaitsForNoneOfItsReads(t *testing.T) {
 	})
 }
 
-// Scenario 78: whatever wakes a waiter is lost. It looks again after a session timeout, then at doubling pauses, a minute at
-// most, and while nothing has changed in the directory it costs one short request each time.
+// Scenario 78: whatever wakes a waiter is lost. It looks again after a session timeout, then at
+// doubling pauses, a minute at most, and while nothing has changed in the directory it costs one
+// short request each time.
 func TestScenario78_AWaiterThatIsNotWokenLooksAgain(t *testing.T) {
 	shared := func(int) queue.Queue {
 		q := aMutex()
 		q.Kind, q.Permits, q.Size = recipe.Permits, 1, queue.NewSize(1)
 		return q
 	}
-	for name, kind := range map[string]func(int) queue.Queue{"mutex": mutex, "writer": func(int) queue.Queue { return writer() },
+	for name, kind := range map[string]func(int) queue.Queue{"mutex": mutex,
+		"writer":    func(int) queue.Queue { return writer() },
 		"semaphore": shared} {
 		for _, waited := range []time.Duration{0, time.Hour / 2} {
 			t.Run(fmt.Sprint(name, " ", waited), func(t *testing.T) {
@@ -167,14 +174,17 @@ func TestScenario78_AWaiterThatIsNotWokenLooksAgain(t *testing.T) {
 					time.Sleep(waited)
 					after := srv.Requests()
 					if name != "semaphore" {
-						require.Equal(t, before[fault.OpGetChildren2], after[fault.OpGetChildren2], "lists, though nothing has changed")
-						require.InDelta(t, waited.Minutes(), after[fault.OpExists]-before[fault.OpExists], 5, "looks")
+						require.Equal(t, before[fault.OpGetChildren2], after[fault.OpGetChildren2],
+							"lists, though nothing has changed")
+						require.InDelta(t, waited.Minutes(),
+							after[fault.OpExists]-before[fault.OpExists], 5, "looks")
 					}
 					srv.Inject(fault.DropReply().Op(fault.OpNotify))
 					began := time.Now()
 					require.NoError(t, all[0].Leave(within(t, soon)))
 					require.NoError(t, <-all[1].done)
-					require.LessOrEqual(t, time.Since(began), max(queue.WatchAfter+timeout, min(waited, time.Minute)))
+					require.LessOrEqual(t, time.Since(began),
+						max(queue.WatchAfter+timeout, min(waited, time.Minute)))
 				})
 			})
 		}

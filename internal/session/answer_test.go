@@ -18,16 +18,18 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// Scenario 81: a reply comes as the session ends: for another cause, or because the reply says so. Whichever the call sees first, the
-// reply decides.
+// Scenario 81: a reply comes as the session ends: for another cause, or because the reply says so.
+// Whichever the call sees first, the reply decides.
 func TestAnAnswerThatHasComeDecidesAlthoughTheSessionEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		code int32
 		want error
 	}{
-		"done": {0, nil}, "refused": {-101, zk.ErrNoNode}, "the session has expired": {-112, session.ErrExpired},
+		"done": {0, nil}, "refused": {-101, zk.ErrNoNode},
+		"the session has expired": {-112, session.ErrExpired},
 	} {
-		for order, readerFirst := range map[string]bool{"the call wakes first": false, "the reader is first": true} {
+		for order, readerFirst := range map[string]bool{"the call wakes first": false,
+			"the reader is first": true} {
 			t.Run(name+", "+order, func(t *testing.T) {
 				r := session.NewRig()
 				defer r.Stop()
@@ -35,7 +37,10 @@ func TestAnAnswerThatHasComeDecidesAlthoughTheSessionEnds(t *testing.T) {
 				if !readerFirst {
 					close(gate)
 				}
-				go func() { got <- r.Delete(locktest.LateContext{Context: within(t, soon), Gate: gate}, "/x", -1) }()
+				go func() {
+					got <- r.Delete(locktest.LateContext{Context: within(t, soon),
+						Gate: gate}, "/x", -1)
+				}()
 				<-r.Written()
 				r.OnEnd(func() {
 					r.AwaitAbandoned(func() bool { return readerFirst || len(got) > 0 })
@@ -77,7 +82,8 @@ func TestAWatchThatWasSetIsReturnedAlthoughTheSessionHasEnded(t *testing.T) {
 	}
 }
 
-// The reply to a create is lost, and the session ends at each moment at which the call looks whether to go on.
+// The reply to a create is lost, and the session ends at each moment at which the call looks
+// whether to go on.
 func TestAPathWhoseReplyIsLostAsTheSessionEndsTellsOfBoth(t *testing.T) {
 	for at, reached := int32(1), true; reached; at++ {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -94,12 +100,14 @@ func TestAPathWhoseReplyIsLostAsTheSessionEndsTellsOfBoth(t *testing.T) {
 				return
 			}
 			require.ErrorIs(t, err, session.ErrExpired, "%d", at)
-			require.Equal(t, lost.Hits() > 0, errors.Is(err, session.ErrUnknownOutcome), "%d: %v", at, err)
+			require.Equal(t, lost.Hits() > 0, errors.Is(err, session.ErrUnknownOutcome), "%d: %v",
+				at, err)
 		})
 	}
 }
 
-// A call waits for a connection until the lease has expired: its error says that, and what the servers had answered.
+// A call waits for a connection until the lease has expired: its error says that, and what the
+// servers had answered.
 func TestACallThatWaitsForAConnectionUntilTheSessionEndsSaysWhatItWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -109,10 +117,12 @@ func TestACallThatWaitsForAConnectionUntilTheSessionEndsSaysWhatItWaitedFor(t *t
 		require.ErrorIs(t, err, session.ErrNotSent)
 		require.ErrorContains(t, err, "waiting for a connection: no server reachable: ")
 		_, err = s.Exists(context.Background(), "/x")
-		require.EqualError(t, err, "session: exists /x: "+s.Err().Error(), "it has waited for nothing")
+		require.EqualError(t, err, "session: exists /x: "+s.Err().Error(),
+			"it has waited for nothing")
 		srv.Leader().Up()
 		srv.Inject(fault.Answer(fault.CodeAuthFailed).Op(fault.OpAuth))
-		_, err = session.Open(within(t, soon), srv.Addr(), session.Config{Dial: srv.Dial, Auth: []session.Auth{{Scheme: "x"}}})
+		_, err = session.Open(within(t, soon), srv.Addr(),
+			session.Config{Dial: srv.Dial, Auth: []session.Auth{{Scheme: "x"}}})
 		require.ErrorIs(t, err, session.ErrAuth)
 		require.NotContains(t, err.Error(), "has answered yet")
 	})
@@ -121,9 +131,11 @@ func TestACallThatWaitsForAConnectionUntilTheSessionEndsSaysWhatItWaitedFor(t *t
 // Every code of ZooKeeper's KeeperException, as the first answer to a read and to a write.
 func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
 	trouble := []fault.Code{-1, -2, -3, -5, -12, -13, -14}
-	final := []fault.Code{-6, -8, -100, -101, -102, -103, -108, -110, -111, -113, -114, -115, -119, -120, -121, -123, -125}
+	final := []fault.Code{-6, -8, -100, -101, -102, -103, -108, -110, -111, -113, -114, -115, -119,
+		-120, -121, -123, -125}
 	again := []fault.Code{-4, -7, -122, -127}
-	connectsAgain := []fault.Code{-118} // the session has moved, and the request was not carried out
+	// the session has moved, and the request was not carried out
+	connectsAgain := []fault.Code{-118}
 	over := []fault.Code{-112, -124}
 	for _, code := range slices.Concat(trouble, final, again, connectsAgain, over) {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -139,7 +151,10 @@ func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
 				}
 				return err
 			}
-			err := ask(fault.OpExists, func() error { _, err := s.Exists(t.Context(), "/x"); return err })
+			err := ask(fault.OpExists, func() error {
+				_, err := s.Exists(t.Context(), "/x")
+				return err
+			})
 			switch {
 			case slices.Contains(over, code):
 				require.ErrorIs(t, s.Err(), session.ErrLost)
@@ -150,7 +165,10 @@ func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
 			default:
 				require.NoError(t, err, code)
 			}
-			err = ask(fault.OpSetData, func() error { _, err := s.Set(t.Context(), "/x", nil, -1); return err })
+			err = ask(fault.OpSetData, func() error {
+				_, err := s.Set(t.Context(), "/x", nil, -1)
+				return err
+			})
 			switch {
 			case code == -127, code == -118: // certainly not carried out
 				require.NoError(t, err)
@@ -159,7 +177,8 @@ func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
 				require.NotErrorIs(t, err, session.ErrUnknownOutcome, code)
 			default:
 				require.ErrorIs(t, err, session.ErrUnknownOutcome, code)
-				require.Equal(t, slices.Contains(again, code), errors.Is(err, session.ErrNoReply), code)
+				require.Equal(t, slices.Contains(again, code), errors.Is(err, session.ErrNoReply),
+					code)
 			}
 			require.NoError(t, s.Err())
 			_, err = s.Exists(t.Context(), "/none")
@@ -168,7 +187,8 @@ func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
 	}
 }
 
-// A group is carried out and answered by a code that proves nothing: it is not carried out a second time.
+// A group is carried out and answered by a code that proves nothing: it is not carried out a second
+// time.
 func TestAGroupWhoseAnswerProvesNothingHasAnUnknownOutcome(t *testing.T) {
 	for _, code := range []int32{-1, -4, -7, -122} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -207,7 +227,8 @@ func TestATransactionWhoseResultProvesNothingHasAnUnknownOutcome(t *testing.T) {
 					answered := srv.Inject(c.answer.Op(fault.OpMulti))
 					_, err := s.Multi(t.Context(), session.OpCreate{Path: "/x", ACL: everybody})
 					require.ErrorIs(t, err, session.ErrUnknownOutcome)
-					require.NotErrorIs(t, err, session.ErrNoReply, "it is no reason to repeat it at once")
+					require.NotErrorIs(t, err, session.ErrNoReply,
+						"it is no reason to repeat it at once")
 					require.Equal(t, 1, answered.Hits())
 					_, made := srv.Node("/x")
 					require.Equal(t, c.done, made)

@@ -17,22 +17,28 @@ import (
 func jaas(t *testing.T, users string) ensemble.Option {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "jaas.conf")
-	require.NoError(t, os.WriteFile(file, []byte("Server {\n org.apache.zookeeper.server.auth.DigestLoginModule required\n"+users+";\n};\n"), 0o644))
+	require.NoError(t,
+		os.WriteFile(file,
+			[]byte("Server {\n org.apache.zookeeper.server.auth.DigestLoginModule required\n"+users+
+				";\n};\n"), 0o644))
 	return ensemble.WithJVM("-Djava.security.auth.login.config="+file,
 		"-Dzookeeper.authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider")
 }
 
 // On real servers, which also refuse clients that have not authenticated by SASL.
 func TestRealServersTakeDigestMD5AndEnforceIt(t *testing.T) {
-	e := ensemble.Start(t, 3, ensemble.WithTick(2*time.Second), jaas(t, ` user_ann="päss\"w=,ord" user_bob="x"`),
-		ensemble.WithJVM("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=sasl"))
+	e := ensemble.Start(t, 3, ensemble.WithTick(2*time.Second),
+		jaas(t, ` user_ann="päss\"w=,ord" user_bob="x"`),
+		ensemble.WithJVM("-Dzookeeper.enforce.auth.enabled=true",
+			"-Dzookeeper.enforce.auth.schemes=sasl"))
 	s := openAt(t, e.Connect(), func(c *session.Config) {
 		c.Timeout = 40 * time.Second // longer than an election, on however busy a machine
 		c.SASL = session.DigestMD5("ann", `päss"w=,ord`)
 	})
 	ctx := within(t, soon)
 	path := e.Path(t)
-	_, err := s.Create(ctx, path, nil, session.Persistent, []zk.ACL{{Perms: zk.PermAll, Scheme: "sasl", ID: "ann"}})
+	_, err := s.Create(ctx, path, nil, session.Persistent,
+		[]zk.ACL{{Perms: zk.PermAll, Scheme: "sasl", ID: "ann"}})
 	require.NoError(t, err)
 
 	id := s.ID()
@@ -43,11 +49,14 @@ func TestRealServersTakeDigestMD5AndEnforceIt(t *testing.T) {
 	}
 	require.Equal(t, id, s.ID())
 
-	other := openAt(t, e.Connect(), func(c *session.Config) { c.SASL = session.DigestMD5("bob", "x") })
+	other := openAt(t, e.Connect(), func(c *session.Config) {
+		c.SASL = session.DigestMD5("bob", "x")
+	})
 	_, _, err = other.Get(within(t, soon), path)
 	require.ErrorIs(t, err, zk.ErrNoAuth)
 
-	for name, mechanism := range map[string]session.SASL{"none": nil, "a bad password": session.DigestMD5("ann", "guess")} {
+	for name, mechanism := range map[string]session.SASL{"none": nil,
+		"a bad password": session.DigestMD5("ann", "guess")} {
 		stranger, err := session.Open(within(t, soon), e.Connect(), session.Config{SASL: mechanism})
 		if err == nil { // without SASL the handshake succeeds, and the first request is refused
 			_, err = stranger.Exists(within(t, soon), "/")

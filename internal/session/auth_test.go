@@ -36,10 +36,12 @@ func TestASessionWithSASLHasItsRightsOnEveryConnection(t *testing.T) {
 		require.NoError(t, err)
 		for range 3 {
 			srv.DropConnections()
-			_, _, err = s.Get(within(t, soon), "/ann") // repeated if the connection breaks before the reply
+			// repeated if the connection breaks before the reply
+			_, _, err = s.Get(within(t, soon), "/ann")
 			require.NoError(t, err)
 		}
-		assert.EqualValues(t, 8, srv.Requests()[fault.OpSASL], "two messages on each of four connections")
+		assert.EqualValues(t, 8, srv.Requests()[fault.OpSASL],
+			"two messages on each of four connections")
 
 		stranger := open(t, srv)
 		_, _, err = stranger.Get(within(t, soon), "/ann")
@@ -49,7 +51,8 @@ func TestASessionWithSASLHasItsRightsOnEveryConnection(t *testing.T) {
 
 func TestAUserThatSASLRefusesEndsTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		for _, mechanism := range []session.SASL{session.DigestMD5("ann", "guess"), session.DigestMD5("nobody", secret)} {
+		for _, mechanism := range []session.SASL{session.DigestMD5("ann", "guess"),
+			session.DigestMD5("nobody", secret)} {
 			err := refused(t, srv, mechanism)
 			require.ErrorIs(t, err, session.ErrAuth)
 			require.ErrorContains(t, err, "SASL DIGEST-MD5 at ")
@@ -121,6 +124,7 @@ func TestAMechanismThatFailsIsTriedAgain(t *testing.T) {
 		_, err := s.Exists(within(t, soon), "/")
 		require.NoError(t, err)
 
-		require.ErrorContains(t, refused(t, srv, &failing{SASL: mechanism.SASL, times: 1 << 30}), "no ticket")
+		require.ErrorContains(t, refused(t, srv, &failing{SASL: mechanism.SASL, times: 1 << 30}),
+			"no ticket")
 	}, zktest.WithSASLUsers(map[string]string{"ann": secret}))
 }

@@ -46,15 +46,17 @@ func TestABatchIsCarriedOutInItsOrderAndAnswersEachByItself(t *testing.T) {
 	})
 }
 
-// A request that cannot work must not keep the others of its batch from being sent: recipe's sweeper deletes the znodes of many
-// calls in one batch.
+// A request that cannot work must not keep the others of its batch from being sent: recipe's
+// sweeper deletes the znodes of many calls in one batch.
 func TestARequestThatCanNotWorkIsNotSentAndTheOthersOfItsBatchAre(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		for name, add := range map[string]func(b *session.Batch){
-			"path":     func(b *session.Batch) { b.Delete("", -1) },
-			"new path": func(b *session.Batch) { b.Create("/a//b", nil, session.Persistent, everybody) },
-			"multi":    func(b *session.Batch) { b.Multi(session.OpDelete{Path: "/.."}) },
+			"path": func(b *session.Batch) { b.Delete("", -1) },
+			"new path": func(b *session.Batch) {
+				b.Create("/a//b", nil, session.Persistent, everybody)
+			},
+			"multi": func(b *session.Batch) { b.Multi(session.OpDelete{Path: "/.."}) },
 		} {
 			b := s.Batch()
 			before := b.Create("/before", nil, session.Persistent, everybody)
@@ -76,7 +78,8 @@ func TestARequestThatCanNotWorkIsNotSentAndTheOthersOfItsBatchAre(t *testing.T) 
 	})
 }
 
-// Two creates in one batch, and no room for the second: neither is sent, and no room stays reserved.
+// Two creates in one batch, and no room for the second: neither is sent, and no room stays
+// reserved.
 func TestABatchForWhichThereIsNoRoomKeepsNone(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv, cramped)
@@ -85,7 +88,8 @@ func TestABatchForWhichThereIsNoRoomKeepsNone(t *testing.T) {
 		used := s.EphemeralBytes()
 		b := s.Batch()
 		name := made[0][:len(made[0])-10]
-		first, second := b.Create(name, nil, session.EphemeralSequential, everybody), b.Create(name, nil, session.EphemeralSequential, everybody)
+		first, second := b.Create(name, nil, session.EphemeralSequential, everybody), b.Create(name,
+			nil, session.EphemeralSequential, everybody)
 		require.ErrorIs(t, b.Do(within(t, soon)), session.ErrSessionFull)
 		require.ErrorIs(t, first.Err, session.ErrNotSent)
 		require.ErrorIs(t, second.Err, session.ErrNotSent)
@@ -96,7 +100,8 @@ func TestABatchForWhichThereIsNoRoomKeepsNone(t *testing.T) {
 // lineCreates is a transaction that makes an ephemeral sequential znode in each of dirs.
 func lineCreates(dirs []string) (ops []session.Op) {
 	for _, dir := range dirs {
-		ops = append(ops, session.OpCreate{Path: dir + "/x-", ACL: everybody, Mode: session.EphemeralSequential})
+		ops = append(ops,
+			session.OpCreate{Path: dir + "/x-", ACL: everybody, Mode: session.EphemeralSequential})
 	}
 	return ops
 }
@@ -120,7 +125,8 @@ func TestATransactionAndItsListsAreOneRoundTrip(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, append(lists, nil), all)
 
-		_, _, err = transactAndList(g.ctx, g, lineCreates(append(dirs[:2:2], g.path("/missing"))), dirs)
+		_, _, err = transactAndList(g.ctx, g, lineCreates(append(dirs[:2:2], g.path("/missing"))),
+			dirs)
 		require.ErrorIs(t, err, zk.ErrNoNode)
 		again, err := listAll(g.ctx, g, dirs)
 		require.NoError(t, err)
@@ -138,7 +144,8 @@ func TestATransactionAndItsListsAreOneRoundTrip(t *testing.T) {
 
 func TestReadingSeveralZnodesAtOnceTellsWhatIsWrongWithEach(t *testing.T) {
 	everywhere(t, func(t *testing.T, g *ground) {
-		for name, acl := range map[string][]zk.ACL{"/open": everybody, "/shut": zk.WorldACL(zk.PermDelete)} {
+		for name, acl := range map[string][]zk.ACL{"/open": everybody,
+			"/shut": zk.WorldACL(zk.PermDelete)} {
 			_, err := g.Create(g.ctx, g.path(name), []byte(name), session.Ephemeral, acl)
 			require.NoError(t, err)
 		}
@@ -161,7 +168,9 @@ func TestReadingSeveralZnodesAtOnceTellsWhatIsWrongWithEach(t *testing.T) {
 		require.Equal(t, nodes[0].Stat, stats[0].Stat)
 		require.Nil(t, stats[0].Data)
 		require.ErrorIs(t, stats[2].Err, zk.ErrNoNode)
-		nodes, err = g.ReadBelow(g.ctx, g.path(""), names[:1], func(stat zk.Stat) bool { return stat.DataLength < 5 })
+		nodes, err = g.ReadBelow(g.ctx, g.path(""), names[:1], func(stat zk.Stat) bool {
+			return stat.DataLength < 5
+		})
 		require.NoError(t, err)
 		require.Equal(t, []session.Node{{Stat: stats[0].Stat}}, nodes, "not wanted")
 		nodes, err = g.ReadBelow(g.ctx, g.path(""), nil, all)
@@ -172,7 +181,8 @@ func TestReadingSeveralZnodesAtOnceTellsWhatIsWrongWithEach(t *testing.T) {
 	})
 }
 
-// A list behind the transaction is lost: only the list is sent again, and the transaction is carried out once.
+// A list behind the transaction is lost: only the list is sent again, and the transaction is
+// carried out once.
 func TestAListThatIsLostBehindATransactionIsAskedForAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		dirs := []string{"/a", "/b", "/c"}
@@ -191,7 +201,8 @@ func TestAListThatIsLostBehindATransactionIsAskedForAgain(t *testing.T) {
 		}
 		require.Equal(t, len(dirs), srv.Requests()[fault.OpMulti])
 		srv.Inject(fault.CloseAfter().Op(fault.OpGetData).Times(2))
-		nodes, err := s.ReadBelow(within(t, soon), "/", []string{"a", "b", "c"}, func(zk.Stat) bool { return true })
+		nodes, err := s.ReadBelow(within(t, soon), "/", []string{"a", "b", "c"},
+			func(zk.Stat) bool { return true })
 		require.NoError(t, err)
 		for _, n := range nodes {
 			require.NoError(t, n.Err)
@@ -199,8 +210,8 @@ func TestAListThatIsLostBehindATransactionIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// If the transaction's own reply is lost, or ctx ends before it, the error says that the outcome is unknown. If ctx ends
-// after it, the result has the znodes that were made.
+// If the transaction's own reply is lost, or ctx ends before it, the error says that the outcome is
+// unknown. If ctx ends after it, the result has the znodes that were made.
 func TestATransactionWhoseListsDoNotComeTellsWhatItMade(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		dirs := []string{"/a"}
@@ -222,7 +233,8 @@ func TestATransactionWhoseListsDoNotComeTellsWhatItMade(t *testing.T) {
 				require.ErrorIs(t, err, session.ErrUnknownOutcome)
 				require.Zero(t, tx.Zxid)
 			} else {
-				require.NotErrorIs(t, err, session.ErrUnknownOutcome, "it speaks of the transaction, which was carried out")
+				require.NotErrorIs(t, err, session.ErrUnknownOutcome,
+					"it speaks of the transaction, which was carried out")
 				require.NotZero(t, tx.Zxid)
 			}
 			held.Remove()
@@ -236,7 +248,9 @@ func TestATransactionWhoseListsDoNotComeTellsWhatItMade(t *testing.T) {
 type batcher interface{ Batch() *session.Batch }
 
 // createAndList makes a znode and lists its parent, in one round trip.
-func createAndList(ctx context.Context, s batcher, znode string, data []byte, mode session.Mode, acl []zk.ACL) (session.Created, []string, error) {
+func createAndList(
+	ctx context.Context, s batcher, znode string, data []byte, mode session.Mode, acl []zk.ACL,
+) (session.Created, []string, error) {
 	b := s.Batch()
 	made, list := b.Create(znode, data, mode, acl), b.List(path.Dir(znode))
 	err := b.Do(ctx)
@@ -244,7 +258,9 @@ func createAndList(ctx context.Context, s batcher, znode string, data []byte, mo
 }
 
 // transactAndList carries out a transaction and lists dirs, in one round trip.
-func transactAndList(ctx context.Context, s batcher, ops []session.Op, dirs []string) (session.Transaction, [][]string, error) {
+func transactAndList(
+	ctx context.Context, s batcher, ops []session.Op, dirs []string,
+) (session.Transaction, [][]string, error) {
 	b := s.Batch()
 	tx := b.Multi(ops...)
 	var lists []*session.Result[session.Children]
@@ -299,7 +315,8 @@ func deleteAll(ctx context.Context, s batcher, paths []string) (errs []error) {
 	return errs
 }
 
-// A batch of a read and a write: both are sent, the write is carried out, and ctx or the session ends before the replies.
+// A batch of a read and a write: both are sent, the write is carried out, and ctx or the session
+// ends before the replies.
 func TestAWriteBehindAReadInABatchThatIsGivenUpHasAnUnknownOutcome(t *testing.T) {
 	for name, closing := range map[string]bool{"ctx": false, "session": true} {
 		t.Run(name, func(t *testing.T) {

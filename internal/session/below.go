@@ -161,8 +161,8 @@ func (m *manyReads[T]) nextBatch(from int) (batch []*Result[T]) {
 
 var errOthersRead = errors.New("waiting for other reads of many znodes")
 
-// send sends the requests of a batch, and waits for the replies, while no other batch of the session
-// is under way.
+// send sends the requests of a batch, and waits for the replies, while no other batch of the
+// session is under way.
 func (m *manyReads[T]) send(ctx context.Context, batch []*Result[T]) error {
 	var requests []*pipeline.Request
 	for _, a := range batch {

@@ -30,7 +30,8 @@ func crowd(t *testing.T, srv *zktest.Server, n int, data []byte) (names []string
 
 func whole(zk.Stat) bool { return true }
 
-// However many callers read, one batch is under way at a time, so that another request of the session waits for little.
+// However many callers read, one batch is under way at a time, so that another request of the
+// session waits for little.
 func TestReadsOfManyChildrenLeaveRoomForOthers(t *testing.T) {
 	for _, k := range []struct {
 		children, size, most int
@@ -80,7 +81,9 @@ func TestDataThatGrowWhileTheyAreReadAreLeftOut(t *testing.T) {
 			time.Sleep(time.Second / 2)
 			_ = srv.SetData("/dir/child1", make([]byte, 1_000_000))
 		}()
-		nodes, err := s.ReadBelow(within(t, soon), "/dir", names, func(stat zk.Stat) bool { return stat.DataLength < 100 })
+		nodes, err := s.ReadBelow(within(t, soon), "/dir", names, func(stat zk.Stat) bool {
+			return stat.DataLength < 100
+		})
 		require.NoError(t, err)
 		require.Equal(t, "small", string(nodes[0].Data))
 		require.Nil(t, nodes[1].Data)
@@ -119,7 +122,8 @@ func TestAReaderThatWaitsForOthersEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Lists of one directory are requested a few at a time while their length is unknown, and then as many as their length allows.
+// Lists of one directory are requested a few at a time while their length is unknown, and then as
+// many as their length allows.
 func TestABurstOfListsIsBoundedByTheirLength(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		crowd(t, srv, 10_000, nil) // about 140 KB

@@ -22,9 +22,10 @@ type changes struct {
 	report  func() error  // returns why there is no connection
 
 	// Of run alone.
-	unconnected time.Time   // since when there is no connection; zero while there is one
-	warned      bool        // a line at Warn has said that there is none, or that the last session was lost
-	warning     *time.Timer // fires when the next warning is due
+	unconnected time.Time // since when there is no connection; zero while there is one
+	// a line at Warn has said that there is none, or that the last session was lost
+	warned  bool
+	warning *time.Timer // fires when the next warning is due
 }
 
 // Times without a connection after which run warns that no server is reachable: first, and then
@@ -38,8 +39,9 @@ const (
 const maxChanges = 64
 
 func newChanges(c *config) *changes {
-	cs := &changes{onState: c.OnState, logger: c.Logger, asked: c.Timeout, servers: strings.Join(c.servers, ","),
-		warned: c.Replaces}
+	cs := &changes{onState: c.OnState, logger: c.Logger, asked: c.Timeout,
+		servers: strings.Join(c.servers, ","),
+		warned:  c.Replaces}
 	if c.OnState != nil || c.Logger != nil {
 		cs.queue = make(chan Change, maxChanges)
 	}
@@ -121,7 +123,8 @@ func (cs *changes) log(c Change) {
 		cs.logger.Info("zklock: session connected", about...)
 	case Disconnected: // the session is in doubt, and with it every hold
 		cs.warned = true
-		cs.logger.Warn("zklock: session disconnected; reconnecting", "session", id, "server", c.Addr, "cause", c.Err)
+		cs.logger.Warn("zklock: session disconnected; reconnecting", "session", id, "server",
+			c.Addr, "cause", c.Err)
 	case Over:
 		if errors.Is(c.Err, ErrClosed) {
 			cs.logger.Debug("zklock: session closed", "session", id)

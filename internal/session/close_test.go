@@ -38,7 +38,9 @@ var closingStates = map[string]func(t *testing.T, srv *zktest.Server) *session.S
 		srv.Inject(fault.Refuse())
 		return start(t, srv.Dial)
 	},
-	"just begun": func(t *testing.T, srv *zktest.Server) *session.Session { return start(t, srv.Dial) },
+	"just begun": func(t *testing.T, srv *zktest.Server) *session.Session {
+		return start(t, srv.Dial)
+	},
 	"handshaking with a silent server": func(t *testing.T, srv *zktest.Server) *session.Session {
 		srv.Inject(fault.DropRequest().Op(fault.OpConnect))
 		s := start(t, srv.Dial)
@@ -87,7 +89,8 @@ var closingStates = map[string]func(t *testing.T, srv *zktest.Server) *session.S
 		srv.Inject(fault.FreezeRequests())
 		return s
 	},
-	"with requests that are never answered": func(t *testing.T, srv *zktest.Server) *session.Session {
+	"with requests that are never answered": func(t *testing.T,
+		srv *zktest.Server) *session.Session {
 		s := open(t, srv)
 		srv.Inject(fault.Hold().Op(fault.OpSetData))
 		for range 3000 { // more than the driver's queues hold
@@ -104,7 +107,8 @@ var closingStates = map[string]func(t *testing.T, srv *zktest.Server) *session.S
 		return s
 	},
 	"refused credentials": func(t *testing.T, srv *zktest.Server) *session.Session {
-		s, err := session.Start(srv.Addr(), session.Config{Dial: srv.Dial, Auth: []session.Auth{{Scheme: "nonesuch"}}})
+		s, err := session.Start(srv.Addr(),
+			session.Config{Dial: srv.Dial, Auth: []session.Auth{{Scheme: "nonesuch"}}})
 		require.NoError(t, err)
 		<-s.Done()
 		return s
@@ -142,7 +146,8 @@ func TestCloseReachesAServerWhoseRepliesDoNotArrive(t *testing.T) {
 		require.NoError(t, err)
 		srv.Inject(fault.FreezeReplies())
 		requireCloses(t, s)
-		require.Empty(t, srv.Sessions(), "the request to end it has arrived, so that nobody has to wait for the timeout")
+		require.Empty(t, srv.Sessions(),
+			"the request to end it has arrived, so that nobody has to wait for the timeout")
 	})
 }
 
@@ -153,7 +158,10 @@ func TestCloseFromManyGoroutinesAtOnce(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 10 {
 				wg.Go(func() { require.NoError(t, s.Close()) })
-				wg.Go(func() { _, _ = s.Create(context.Background(), "/e", nil, session.Ephemeral, session.WorldACL()) })
+				wg.Go(func() {
+					_, _ = s.Create(context.Background(), "/e", nil, session.Ephemeral,
+						session.WorldACL())
+				})
 				wg.Go(func() { _, _ = s.Watch(context.Background(), "/e") })
 			}
 			wg.Wait()
@@ -165,10 +173,12 @@ func TestCloseFromManyGoroutinesAtOnce(t *testing.T) {
 
 func TestCloseDoesNotWaitForADialerThatTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := session.Start("a:1", session.Config{Timeout: time.Minute, Dial: func(_, _ string, timeout time.Duration) (net.Conn, error) {
-			time.Sleep(timeout) // a server that drops what is sent to it
-			return nil, context.DeadlineExceeded
-		}})
+		s, err := session.Start("a:1",
+			session.Config{Timeout: time.Minute,
+				Dial: func(_, _ string, timeout time.Duration) (net.Conn, error) {
+					time.Sleep(timeout) // a server that drops what is sent to it
+					return nil, context.DeadlineExceeded
+				}})
 		require.NoError(t, err)
 		time.Sleep(10 * time.Millisecond)
 		requireCloses(t, s)

@@ -31,18 +31,26 @@ var replyOps = []struct {
 	{"create all", true, func(ctx context.Context, s *session.Session) (any, error) {
 		return nil, s.CreateAll(ctx, "/a", nil, session.Persistent, session.WorldACL())
 	}},
-	{"delete", true, func(ctx context.Context, s *session.Session) (any, error) { return nil, s.Delete(ctx, "/a", 0) }},
+	{"delete", true, func(ctx context.Context, s *session.Session) (any, error) {
+		return nil, s.Delete(ctx, "/a", 0)
+	}},
 	{"get", false, func(ctx context.Context, s *session.Session) (any, error) {
 		data, stat, err := s.Get(ctx, "/a")
 		return []any{data, stat}, err
 	}},
-	{"set", true, func(ctx context.Context, s *session.Session) (any, error) { return s.Set(ctx, "/a", nil, 0) }},
+	{"set", true, func(ctx context.Context, s *session.Session) (any, error) {
+		return s.Set(ctx, "/a", nil, 0)
+	}},
 	{"list", false, func(ctx context.Context, s *session.Session) (any, error) {
 		names, stat, err := s.List(ctx, "/a")
 		return []any{names, stat}, err
 	}},
-	{"exists", false, func(ctx context.Context, s *session.Session) (any, error) { return s.Exists(ctx, "/a") }},
-	{"exists now", false, func(ctx context.Context, s *session.Session) (any, error) { return existsNow(ctx, s, "/a") }},
+	{"exists", false, func(ctx context.Context, s *session.Session) (any, error) {
+		return s.Exists(ctx, "/a")
+	}},
+	{"exists now", false, func(ctx context.Context, s *session.Session) (any, error) {
+		return existsNow(ctx, s, "/a")
+	}},
 	{"acl", false, func(ctx context.Context, s *session.Session) (any, error) {
 		acl, stat, err := s.ACL(ctx, "/a")
 		return []any{acl, stat}, err
@@ -50,10 +58,15 @@ var replyOps = []struct {
 	{"set acl", true, func(ctx context.Context, s *session.Session) (any, error) {
 		return s.SetACL(ctx, "/a", session.WorldACL(), 0)
 	}},
-	{"sync", false, func(ctx context.Context, s *session.Session) (any, error) { return nil, s.Sync(ctx, "/a") }},
-	{"watch", false, func(ctx context.Context, s *session.Session) (any, error) { return s.Watch(ctx, "/a") }},
+	{"sync", false, func(ctx context.Context, s *session.Session) (any, error) {
+		return nil, s.Sync(ctx, "/a")
+	}},
+	{"watch", false, func(ctx context.Context, s *session.Session) (any, error) {
+		return s.Watch(ctx, "/a")
+	}},
 	{"multi", true, func(ctx context.Context, s *session.Session) (any, error) {
-		return s.Multi(ctx, session.OpCreate{Path: "/a"}, session.OpSet{Path: "/b"}, session.OpDelete{Path: "/c"})
+		return s.Multi(ctx, session.OpCreate{Path: "/a"}, session.OpSet{Path: "/b"},
+			session.OpDelete{Path: "/c"})
 	}},
 }
 
@@ -79,7 +92,8 @@ func answer(t testing.TB, op int, code int32, body []byte) (any, error) {
 		case <-rig.Written():
 			if !rig.Failed() {
 				require.NoError(t, rig.Answer(code, body))
-			} else if replyOps[op].name == "create all" { // it would repeat its request on the next link
+			} else if replyOps[op].name == "create all" {
+				// it would repeat its request on the next link
 				cancel()
 			}
 		case <-time.After(soon):
@@ -101,8 +115,10 @@ var replySeeds = [][]byte{
 	make([]byte, 68),
 	make([]byte, 67),
 	bytes.Repeat([]byte{0, 0, 0, 2, 0, 0, 0, 0, 0}, 3),
-	{0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, '/', 'a', 0, 0, 0, 2, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff},
-	{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff},
+	{0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, '/', 'a', 0, 0, 0, 2, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff,
+		0xff, 1, 0xff, 0xff, 0xff, 0xff},
+	{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff,
+		0xff},
 	append([]byte{0x01, 0x31, 0x2d, 0}, make([]byte, 100)...),
 }
 
@@ -115,7 +131,9 @@ func FuzzReply(f *testing.F) {
 		f.Add(uint8(op), int32(-5), []byte("rest"))
 	}
 	f.Fuzz(func(t *testing.T, op uint8, code int32, body []byte) {
-		switch code { // of an expired or moved session, and after which requests are sent again, without a look at the body
+		switch code {
+		// of an expired or moved session, and after which requests are sent again, without a
+		// look at the body
 		case -112, -118, -124, -4, -7, -122, -127:
 			code = 0
 		}
@@ -128,8 +146,10 @@ func FuzzReply(f *testing.F) {
 		if err == nil {
 			name := replyOps[n].name
 			// A watch may be set on a znode that does not exist; CreateAll accepts one that exists.
-			if fine := name == "watch" && code == -101 || name == "create all" && code == -110; code != 0 && !fine {
-				require.FailNow(t, "a refusal was taken for a yes", "%s, code %d: %v", name, code, v)
+			if fine := name == "watch" && code == -101 || name == "create all" &&
+				code == -110; code != 0 && !fine {
+				require.FailNow(t, "a refusal was taken for a yes", "%s, code %d: %v", name, code,
+					v)
 			}
 			return
 		}
@@ -149,8 +169,9 @@ func frameOf(body []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// allocates returns how many bytes the process allocates while fn runs: the least of several trials, since other goroutines
-// may allocate at the same time (the fuzzing engine does). It stops at the first trial below bound.
+// allocates returns how many bytes the process allocates while fn runs: the least of several
+// trials, since other goroutines may allocate at the same time (the fuzzing engine does). It stops
+// at the first trial below bound.
 func allocates(bound uint64, fn func()) uint64 {
 	least := uint64(math.MaxUint64)
 	for trial := 0; trial < 5 && least >= bound; trial++ {

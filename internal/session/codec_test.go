@@ -18,7 +18,8 @@ func TestEveryFieldOfAZnodeCrossesTheWireUnchanged(t *testing.T) {
 	s := open(t, srv)
 	ctx := within(t, soon)
 	for name, data := range map[string][]byte{
-		"nil": nil, "empty": {}, "zero": {0}, "text": []byte("hello"), "large": bytes.Repeat([]byte{0xa5}, 1<<20-2000),
+		"nil": nil, "empty": {}, "zero": {0}, "text": []byte("hello"),
+		"large": bytes.Repeat([]byte{0xa5}, 1<<20-2000),
 		"bytes": {0xff, 0xfe, 0x00, 0x80},
 	} {
 		made, err := s.Create(ctx, "/"+name, data, session.Persistent, session.WorldACL())
@@ -46,7 +47,9 @@ func TestEveryFieldOfAZnodeCrossesTheWireUnchanged(t *testing.T) {
 func requireStat(t testing.TB, want zktest.Stat, got zk.Stat) {
 	t.Helper()
 	require.Equal(t, want, zktest.Stat{
-		Czxid: got.Czxid, Mzxid: got.Mzxid, Ctime: got.Ctime, Mtime: got.Mtime, Version: got.Version, Cversion: got.Cversion,
-		Aversion: got.Aversion, EphemeralOwner: got.EphemeralOwner, DataLength: got.DataLength, NumChildren: got.NumChildren, Pzxid: got.Pzxid,
+		Czxid: got.Czxid, Mzxid: got.Mzxid, Ctime: got.Ctime, Mtime: got.Mtime,
+		Version: got.Version, Cversion: got.Cversion,
+		Aversion: got.Aversion, EphemeralOwner: got.EphemeralOwner, DataLength: got.DataLength,
+		NumChildren: got.NumChildren, Pzxid: got.Pzxid,
 	})
 }

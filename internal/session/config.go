@@ -98,7 +98,8 @@ type config struct {
 }
 
 func (c *config) dialing() dial.Config {
-	return dial.Config{Servers: c.servers, Timeout: c.Timeout, TLS: c.TLS, TLSFunc: c.TLSFunc, Dial: c.Dial}
+	return dial.Config{Servers: c.servers, Timeout: c.Timeout, TLS: c.TLS, TLSFunc: c.TLSFunc,
+		Dial: c.Dial}
 }
 
 func (c Config) check(connect string) (config, error) {
@@ -110,7 +111,9 @@ func (c Config) check(connect string) (config, error) {
 	c.JuteMaxBuffer = cmp.Or(c.JuteMaxBuffer, DefaultJuteMaxBuffer)
 	switch {
 	case c.JuteMaxBuffer < 1024 || c.JuteMaxBuffer > math.MaxInt32:
-		return config{}, configError("jute.maxbuffer", strconv.Itoa(c.JuteMaxBuffer), "is not between 1024 and 2^31-1 bytes")
+		return config{},
+			configError("jute.maxbuffer", strconv.Itoa(c.JuteMaxBuffer),
+				"is not between 1024 and 2^31-1 bytes")
 	case c.Timeout < probe.MinTimeout || c.Timeout > maxTimeout:
 		return config{}, configError("session timeout", c.Timeout, "is not between 100ms and 24h")
 	case c.TickTime < 0 || c.TickTime > maxTimeout:
@@ -124,8 +127,11 @@ func (c Config) check(connect string) (config, error) {
 		if a.Scheme == "" {
 			return config{}, configError("auth scheme", a.Scheme, "is empty")
 		}
-		if user, _, ok := bytes.Cut(a.Credential, []byte(":")); a.Scheme == "digest" && (!ok || len(user) == 0) {
-			return config{}, configError("credential of auth scheme", a.Scheme, "is not user:password") // not shown
+		if user, _, ok := bytes.Cut(a.Credential, []byte(":")); a.Scheme == "digest" &&
+			(!ok || len(user) == 0) {
+			// not shown
+			return config{},
+				configError("credential of auth scheme", a.Scheme, "is not user:password")
 		}
 		c.Auth[i].Credential = bytes.Clone(a.Credential) // the caller may wipe his own
 	}
@@ -165,7 +171,10 @@ const defaultPort = "2181"
 // the chroot, and names the part and the rule. No I/O.
 func ParseConnect(connect string) (servers []string, chroot string, err error) {
 	if scheme, _, ok := strings.Cut(connect, "://"); ok {
-		return nil, "", configError("connect string", connect, "begins with "+strconv.Quote(scheme+"://")+", and is no URL: write host:port,host:port/chroot")
+		return nil, "",
+			configError("connect string", connect,
+				"begins with "+strconv.Quote(scheme+"://")+
+					", and is no URL: write host:port,host:port/chroot")
 	}
 	hosts, below, _ := strings.Cut(connect, "/")
 	if below != "" {
@@ -180,7 +189,8 @@ func ParseConnect(connect string) (servers []string, chroot string, err error) {
 	for h := range strings.SplitSeq(hosts, ",") {
 		addr, rule := parseServer(strings.TrimSpace(h))
 		if rule != "" {
-			return nil, "", configError("server", h, rule+" (connect string "+strconv.Quote(connect)+")")
+			return nil, "",
+				configError("server", h, rule+" (connect string "+strconv.Quote(connect)+")")
 		}
 		if !slices.Contains(servers, addr) { // a server that is named twice is dialled once a round
 			servers = append(servers, addr)
@@ -198,7 +208,9 @@ func checkChroot(connect, chroot string) error {
 		rule = "has a comma behind its chroot: the chroot stands once, after the last server"
 	case strings.HasPrefix(chroot+"/", "/zookeeper/"):
 		rule = "has a chroot below /zookeeper, which is ZooKeeper's own"
-	case slices.ContainsFunc(strings.Split(chroot, "/"), func(name string) bool { return name != strings.TrimSpace(name) }):
+	case slices.ContainsFunc(strings.Split(chroot, "/"), func(name string) bool {
+		return name != strings.TrimSpace(name)
+	}):
 		rule = "has space at the beginning or end of a name in its chroot"
 	default:
 		return CheckPath(chroot)
@@ -219,10 +231,12 @@ func parseServer(h string) (addr, rule string) {
 	host, port, err := net.SplitHostPort(h)
 	switch {
 	case err == nil:
-	case strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]") && net.ParseIP(h[1:len(h)-1]) != nil:
+	case strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]") &&
+		net.ParseIP(h[1:len(h)-1]) != nil:
 		host, port = h[1:len(h)-1], defaultPort
 	case net.ParseIP(h) != nil && strings.Contains(h, ":"):
-		return "", "is an IPv6 address without brackets, whose end may be a port: write [address]:port"
+		return "",
+			"is an IPv6 address without brackets, whose end may be a port: write [address]:port"
 	case !strings.Contains(h, ":"):
 		host, port = h, defaultPort
 	default:

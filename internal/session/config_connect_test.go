@@ -17,7 +17,8 @@ import (
 	"github.com/zklock/locker/internal/session"
 )
 
-// What is accepted means what it means to ZooKeeper's Java client: else two programs would have two locks, and both hold.
+// What is accepted means what it means to ZooKeeper's Java client: else two programs would have two
+// locks, and both hold.
 func TestScenario69_ConnectStringsMeanWhatTheyMeanToTheJavaClient(t *testing.T) {
 	table, err := os.ReadFile("testdata/connect.txt")
 	require.NoError(t, err)
@@ -59,39 +60,43 @@ func TestScenario74_AnIPv6AddressWithoutBracketsIsRefused(t *testing.T) {
 	for _, connect := range []string{"2001:db8::1:2181", "::1", "zk1,2001:db8::1/app"} {
 		_, _, err := session.ParseConnect(connect)
 		require.ErrorIs(t, err, session.ErrConfig, connect)
-		require.ErrorContains(t, err, "without brackets, whose end may be a port: write [address]:port", connect)
+		require.ErrorContains(t, err,
+			"without brackets, whose end may be a port: write [address]:port", connect)
 	}
 }
 
-// badConnects are bad connect strings, each with the texts that the error must contain: the value and the rule.
+// badConnects are bad connect strings, each with the texts that the error must contain: the value
+// and the rule.
 var badConnects = map[string]struct {
 	is   error
 	says []string
 }{
-	"":                           {session.ErrConfig, []string{`""`, "names no server"}},
-	"/":                          {session.ErrConfig, []string{`"/"`, "names no server"}},
-	"/app":                       {session.ErrConfig, []string{`"/app"`, "names no server"}},
-	",":                          {session.ErrConfig, []string{`server ""`, "is empty", `","`}},
-	"zk1,":                       {session.ErrConfig, []string{`server ""`, "is empty", `"zk1,"`}},
-	"zk1,,zk2":                   {session.ErrConfig, []string{`server ""`, "is empty"}},
-	":2181":                      {session.ErrConfig, []string{`":2181"`, "has no host"}},
-	"zk1:":                       {session.ErrConfig, []string{`"zk1:"`, "port"}},
-	"zk1:0":                      {session.ErrConfig, []string{`"zk1:0"`, "1 to 65535"}},
-	"zk1:65536":                  {session.ErrConfig, []string{`"zk1:65536"`, "1 to 65535"}},
-	"zk1:-1":                     {session.ErrConfig, []string{`"zk1:-1"`, "1 to 65535"}},
-	"zk1:http":                   {session.ErrConfig, []string{`"zk1:http"`, "1 to 65535"}},
-	"zk1:2181:2182":              {session.ErrConfig, []string{`"zk1:2181:2182"`, "host:port"}},
-	"zk1 zk2":                    {session.ErrConfig, []string{`"zk1 zk2"`, "character"}},
-	"zk1, ":                      {session.ErrConfig, []string{"is empty"}},
-	"zk\x001":                    {session.ErrConfig, []string{`"zk\x001"`, "character"}},
-	"user@zk1":                   {session.ErrConfig, []string{`"user@zk1"`, "character"}},
-	"[::1":                       {session.ErrConfig, []string{`"[::1"`}},
-	"::1]":                       {session.ErrConfig, []string{`"::1]"`}},
-	"[[::1]]":                    {session.ErrConfig, []string{`"[[::1]]"`}},
-	"]127.0.0.1[":                {session.ErrConfig, []string{`"]127.0.0.1["`}},
-	"[]:2181":                    {session.ErrConfig, []string{`"[]:2181"`, "has no host"}},
-	"zk1/app,zk2/app":            {session.ErrConfig, []string{`"zk1/app,zk2/app"`, "the chroot stands once, after the last server"}},
-	"zk1/zookeeper/x":            {session.ErrConfig, []string{`"zk1/zookeeper/x"`, "ZooKeeper's own"}},
+	"":              {session.ErrConfig, []string{`""`, "names no server"}},
+	"/":             {session.ErrConfig, []string{`"/"`, "names no server"}},
+	"/app":          {session.ErrConfig, []string{`"/app"`, "names no server"}},
+	",":             {session.ErrConfig, []string{`server ""`, "is empty", `","`}},
+	"zk1,":          {session.ErrConfig, []string{`server ""`, "is empty", `"zk1,"`}},
+	"zk1,,zk2":      {session.ErrConfig, []string{`server ""`, "is empty"}},
+	":2181":         {session.ErrConfig, []string{`":2181"`, "has no host"}},
+	"zk1:":          {session.ErrConfig, []string{`"zk1:"`, "port"}},
+	"zk1:0":         {session.ErrConfig, []string{`"zk1:0"`, "1 to 65535"}},
+	"zk1:65536":     {session.ErrConfig, []string{`"zk1:65536"`, "1 to 65535"}},
+	"zk1:-1":        {session.ErrConfig, []string{`"zk1:-1"`, "1 to 65535"}},
+	"zk1:http":      {session.ErrConfig, []string{`"zk1:http"`, "1 to 65535"}},
+	"zk1:2181:2182": {session.ErrConfig, []string{`"zk1:2181:2182"`, "host:port"}},
+	"zk1 zk2":       {session.ErrConfig, []string{`"zk1 zk2"`, "character"}},
+	"zk1, ":         {session.ErrConfig, []string{"is empty"}},
+	"zk\x001":       {session.ErrConfig, []string{`"zk\x001"`, "character"}},
+	"user@zk1":      {session.ErrConfig, []string{`"user@zk1"`, "character"}},
+	"[::1":          {session.ErrConfig, []string{`"[::1"`}},
+	"::1]":          {session.ErrConfig, []string{`"::1]"`}},
+	"[[::1]]":       {session.ErrConfig, []string{`"[[::1]]"`}},
+	"]127.0.0.1[":   {session.ErrConfig, []string{`"]127.0.0.1["`}},
+	"[]:2181":       {session.ErrConfig, []string{`"[]:2181"`, "has no host"}},
+	"zk1/app,zk2/app": {session.ErrConfig,
+		[]string{`"zk1/app,zk2/app"`, "the chroot stands once, after the last server"}},
+	"zk1/zookeeper/x": {session.ErrConfig,
+		[]string{`"zk1/zookeeper/x"`, "ZooKeeper's own"}},
 	"zk1/app ":                   {session.ErrConfig, []string{`"zk1/app "`, "space"}},
 	"zk1:2181;zk2:2181":          {session.ErrConfig, []string{"separated by commas"}},
 	"zk1//app":                   {session.ErrPath, []string{`"//app"`, "empty component"}},
@@ -136,15 +141,25 @@ func TestAConfigThatCantWorkIsRefusedBeforeAnyDial(t *testing.T) {
 		conf session.Config
 		says string
 	}{
-		"negative timeout":   {session.Config{Timeout: -time.Second}, "session timeout -1s: is not between 100ms and 24h"},
-		"tiny timeout":       {session.Config{Timeout: time.Millisecond}, "session timeout 1ms: is not between"},
-		"endless timeout":    {session.Config{Timeout: 25 * time.Hour}, "session timeout 25h0m0s: is not between"},
-		"negative tick":      {session.Config{TickTime: -1}, "tick time -1ns: is not between"},
-		"endless tick":       {session.Config{TickTime: 25 * time.Hour}, "tick time 25h0m0s: is not between"},
-		"auth with no name":  {session.Config{Auth: []session.Auth{{Credential: []byte("x")}}}, `auth scheme "": is empty`},
-		"digest, no colon":   {session.Config{Auth: []session.Auth{{Scheme: "digest", Credential: []byte("secret")}}}, `credential of auth scheme "digest": is not user:password`},
-		"digest, no user":    {session.Config{Auth: []session.Auth{{Scheme: "digest", Credential: []byte(":secret")}}}, `credential of auth scheme "digest": is not user:password`},
-		"second auth is bad": {session.Config{Auth: []session.Auth{{Scheme: "ip"}, {}}}, `auth scheme "": is empty`},
+		"negative timeout": {session.Config{Timeout: -time.Second},
+			"session timeout -1s: is not between 100ms and 24h"},
+		"tiny timeout": {session.Config{Timeout: time.Millisecond},
+			"session timeout 1ms: is not between"},
+		"endless timeout": {session.Config{Timeout: 25 * time.Hour},
+			"session timeout 25h0m0s: is not between"},
+		"negative tick": {session.Config{TickTime: -1}, "tick time -1ns: is not between"},
+		"endless tick": {session.Config{TickTime: 25 * time.Hour},
+			"tick time 25h0m0s: is not between"},
+		"auth with no name": {session.Config{Auth: []session.Auth{{Credential: []byte("x")}}},
+			`auth scheme "": is empty`},
+		"digest, no colon": {session.Config{Auth: []session.Auth{{Scheme: "digest",
+			Credential: []byte("secret")}}},
+			`credential of auth scheme "digest": is not user:password`},
+		"digest, no user": {session.Config{Auth: []session.Auth{{Scheme: "digest",
+			Credential: []byte(":secret")}}},
+			`credential of auth scheme "digest": is not user:password`},
+		"second auth is bad": {session.Config{Auth: []session.Auth{{Scheme: "ip"}, {}}},
+			`auth scheme "": is empty`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.conf.Dial = noDial(t)
@@ -159,13 +174,16 @@ func TestAConfigThatCantWorkIsRefusedBeforeAnyDial(t *testing.T) {
 func TestAFullConfigIsTaken(t *testing.T) {
 	refuse := func(string, string, time.Duration) (net.Conn, error) { return nil, net.ErrClosed }
 	s, err := session.Start("zk1,zk2/a", session.Config{
-		Timeout: 100 * time.Millisecond, TickTime: 24 * time.Hour, Auth: []session.Auth{{Scheme: "x509"}},
-		TLS: &tls.Config{MinVersion: tls.VersionTLS13}, Dial: refuse, Logger: slog.New(slog.DiscardHandler), OnState: func(session.Change) {},
+		Timeout: 100 * time.Millisecond, TickTime: 24 * time.Hour,
+		Auth: []session.Auth{{Scheme: "x509"}},
+		TLS:  &tls.Config{MinVersion: tls.VersionTLS13}, Dial: refuse,
+		Logger: slog.New(slog.DiscardHandler), OnState: func(session.Change) {},
 	})
 	require.NoError(t, err)
 	require.Equal(t, session.Connecting, s.State())
 	require.Zero(t, s.ID())
-	require.Equal(t, 100*time.Millisecond, s.Timeout(), "what was asked for, as long as nothing was granted")
+	require.Equal(t, 100*time.Millisecond, s.Timeout(),
+		"what was asked for, as long as nothing was granted")
 	require.NoError(t, s.Close())
 	require.Equal(t, session.Over, s.State())
 }
@@ -176,7 +194,8 @@ func FuzzParseConnect(f *testing.F) {
 			f.Add(connect)
 		}
 	}
-	for _, connect := range []string{"zk1:2181,zk2:2181,zk3:2181/chroot", "[::1]:2181/a/b", "::1,1.2.3.4", "a,a", "[fe80::1%eth0]:1"} {
+	for _, connect := range []string{"zk1:2181,zk2:2181,zk3:2181/chroot", "[::1]:2181/a/b",
+		"::1,1.2.3.4", "a,a", "[fe80::1%eth0]:1"} {
 		f.Add(connect)
 	}
 	f.Fuzz(func(t *testing.T, connect string) {

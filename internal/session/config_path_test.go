@@ -19,8 +19,10 @@ import (
 
 // goodPaths are accepted by this package, by the driver and by real servers.
 var goodPaths = []string{
-	"/", "/a", "/a/b", "/a b", "/.a", "/..a", "/a.", "/a..", "/a/...", "/...", "/é", "/日本/語", "/%2f", "/_c_x-lock-0000000001",
-	"/\u00a0", "/\ufdd0", "/\ufb01", "/zookeeper", "/" + strings.Repeat("x", 4095), "/\\", "/\"", "/'", "/*", "/~",
+	"/", "/a", "/a/b", "/a b", "/.a", "/..a", "/a.", "/a..", "/a/...", "/...", "/é", "/日本/語",
+	"/%2f", "/_c_x-lock-0000000001",
+	"/\u00a0", "/\ufdd0", "/\ufb01", "/zookeeper", "/" + strings.Repeat("x", 4095), "/\\", "/\"",
+	"/'", "/*", "/~",
 }
 
 // badPaths are refused, with the rule in the message.
@@ -68,22 +70,31 @@ func TestPaths(t *testing.T) {
 		require.ErrorContains(t, err, rule)
 		require.Less(t, len(err.Error()), 1200)
 	}
-	require.ErrorContains(t, session.CheckPath("/a/../b"), `"/a/../b"`, "the message names the path")
+	require.ErrorContains(t, session.CheckPath("/a/../b"), `"/a/../b"`,
+		"the message names the path")
 }
 
 func TestABadPathIsRefusedByEveryOperationBeforeAnyDial(t *testing.T) {
-	s, err := session.Start("zk1", session.Config{Dial: func(string, string, time.Duration) (net.Conn, error) {
-		return nil, errors.New("not here") // the session itself may dial; the operation must not wait for that
-	}})
+	s, err := session.Start("zk1",
+		session.Config{Dial: func(string, string, time.Duration) (net.Conn, error) {
+			// the session itself may dial; the operation must not wait for that
+			return nil, errors.New("not here")
+		}})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	ctx := context.Background() // no deadline: an operation that waited would hang
 	acl := session.WorldACL()
 	for path, rule := range badPaths {
-		shape := strings.Contains(rule, "slash") || strings.Contains(rule, "component") || path == ""
+		shape := strings.Contains(rule, "slash") || strings.Contains(rule, "component") ||
+			path == ""
 		for name, op := range map[string]func() error{
-			"create":     func() error { _, err := s.Create(ctx, path, nil, session.Persistent, acl); return err },
-			"create all": func() error { return s.CreateAll(ctx, path, nil, session.Persistent, acl) },
+			"create": func() error {
+				_, err := s.Create(ctx, path, nil, session.Persistent, acl)
+				return err
+			},
+			"create all": func() error {
+				return s.CreateAll(ctx, path, nil, session.Persistent, acl)
+			},
 			"delete":     func() error { return s.Delete(ctx, path, -1) },
 			"get":        func() error { _, _, err := s.Get(ctx, path); return err },
 			"set":        func() error { _, err := s.Set(ctx, path, nil, -1); return err },
@@ -98,22 +109,36 @@ func TestABadPathIsRefusedByEveryOperationBeforeAnyDial(t *testing.T) {
 				_, err := s.Multi(ctx, session.OpCreate{Path: path, ACL: acl})
 				return err
 			},
-			"multi delete": func() error { _, err := s.Multi(ctx, session.OpDelete{Path: path}); return err },
-			"multi set":    func() error { _, err := s.Multi(ctx, session.OpSet{Path: path}); return err },
-			"multi check":  func() error { _, err := s.Multi(ctx, session.OpCheck{Path: path}); return err },
+			"multi delete": func() error {
+				_,
+					err := s.Multi(ctx, session.OpDelete{Path: path})
+				return err
+			},
+			"multi set": func() error {
+				_,
+					err := s.Multi(ctx, session.OpSet{Path: path})
+				return err
+			},
+			"multi check": func() error {
+				_,
+					err := s.Multi(ctx, session.OpCheck{Path: path})
+				return err
+			},
 			"multi second": func() error {
 				_, err := s.Multi(ctx, session.OpDelete{Path: "/fine"}, session.OpCheck{Path: path})
 				return err
 			},
 		} {
-			if shape || strings.Contains(name, "create") || strings.HasPrefix(name, "multi") || name == "and list" {
+			if shape || strings.Contains(name, "create") || strings.HasPrefix(name, "multi") ||
+				name == "and list" {
 				require.ErrorIs(t, op(), session.ErrPath, "%s %.40q", name, path)
 			}
 		}
 	}
 }
 
-// Znodes whose names we would refuse to create may exist: they can be read, watched and deleted like others. (Scenario 50.)
+// Znodes whose names we would refuse to create may exist: they can be read, watched and deleted
+// like others. (Scenario 50.)
 func TestNamesThatAListBroughtAreNotHeldToOurPathRule(t *testing.T) {
 	srv := zktest.Run(t)
 	s := open(t, srv)
@@ -169,7 +194,8 @@ func TestASequentialNameMayBeTheNumberAlone(t *testing.T) {
 	srv := zktest.Run(t)
 	s := open(t, srv)
 	require.NoError(t, srv.Create("/q", nil))
-	made, err := s.Create(within(t, soon), "/q/", nil, session.EphemeralSequential, session.WorldACL())
+	made, err := s.Create(within(t, soon), "/q/", nil, session.EphemeralSequential,
+		session.WorldACL())
 	require.NoError(t, err)
 	require.Equal(t, "/q/0000000000", made.Path)
 	_, err = s.Create(within(t, soon), "/q/", nil, session.Ephemeral, session.WorldACL())
@@ -180,19 +206,25 @@ func TestARealServerTakesThePathsThatWeTake(t *testing.T) {
 	s := openAt(t, ensemble.Shared(t, 1).Connect())
 	for _, path := range goodPaths {
 		_, err := s.Exists(within(t, soon), path)
-		if err != nil { // any answer except that the path is bad, which the server reports by BadArguments or by closing the connection
+		if err != nil {
+			// any answer except that the path is bad, which the server reports by BadArguments or
+			// by closing the connection
 			require.ErrorIs(t, err, zk.ErrNoNode, "%.40q", path)
 		}
-		made := ensemble.Shared(t, 1).Path(t) + strings.TrimSuffix(strings.ReplaceAll(path, "/zookeeper", "/x"), "/")
+		made := ensemble.Shared(t,
+			1).Path(t) + strings.TrimSuffix(strings.ReplaceAll(path, "/zookeeper", "/x"), "/")
 		if len(made) > 4096 || strings.Count(path, "/") > 1 {
 			continue
 		}
-		require.NoError(t, s.CreateAll(within(t, soon), made, nil, session.Persistent, session.WorldACL()), "%.40q", path)
+		require.NoError(t,
+			s.CreateAll(within(t, soon), made, nil, session.Persistent,
+				session.WorldACL()), "%.40q", path)
 		require.NoError(t, s.Delete(within(t, soon), made, -1), "%.40q", path)
 	}
 }
 
-// javaTakes is org.apache.zookeeper.common.PathUtils.validatePath (3.8), word for word: over UTF-16.
+// javaTakes is org.apache.zookeeper.common.PathUtils.validatePath (3.8), word for word: over
+// UTF-16.
 func javaTakes(path string) bool {
 	chars := utf16.Encode([]rune(path))
 	if len(chars) == 0 || chars[0] != '/' {
@@ -220,7 +252,8 @@ func javaTakes(path string) bool {
 			if chars[i-1] == '/' && (i+1 == len(chars) || chars[i+1] == '/') {
 				return false
 			}
-		case c > 0 && c < 0x1f, c > 0x7f && c < 0x9f, c > 0xd800 && c < 0xf8ff, c > 0xfff0 && c < 0xffff:
+		case c > 0 && c < 0x1f, c > 0x7f && c < 0x9f, c > 0xd800 && c < 0xf8ff, c > 0xfff0 &&
+			c < 0xffff:
 			return false
 		}
 		last = c
@@ -228,10 +261,13 @@ func javaTakes(path string) bool {
 	return true
 }
 
-// driverTakes reports whether the driver accepts a path: on a closed connection the error is then that it is closed.
+// driverTakes reports whether the driver accepts a path: on a closed connection the error is then
+// that it is closed.
 func driverTakes(t testing.TB) func(path string) bool {
 	conn, _, err := zk.Connect([]string{"nowhere:1"}, time.Second, zk.WithLogInfo(false),
-		zk.WithDialer(func(string, string, time.Duration) (net.Conn, error) { return nil, net.ErrClosed }),
+		zk.WithDialer(func(string, string, time.Duration) (net.Conn, error) {
+			return nil, net.ErrClosed
+		}),
 		zk.WithLogger(silent{}), zk.WithHostProvider(&oneHost{}))
 	require.NoError(t, err)
 	conn.Close()
@@ -272,7 +308,8 @@ func FuzzCheckPath(f *testing.F) {
 		if path == "/" {
 			return
 		}
-		if _, chroot, err := session.ParseConnect("zk1" + path); err == nil { // some paths are no chroots
+		if _, chroot, err := session.ParseConnect("zk1" + path); err == nil {
+			// some paths are no chroots
 			require.Equal(t, path, chroot)
 		} else {
 			require.ErrorIs(t, err, session.ErrConfig)

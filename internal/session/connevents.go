@@ -23,8 +23,9 @@ type connection struct {
 	began time.Time // when the connect request was sent; set before the conn is up
 
 	// Guarded by Session.mu.
-	upAt      time.Time // when it became the session's
-	lastWrite time.Time // when the latest heartbeat was queued, or a later acknowledged write was sent
+	upAt time.Time // when it became the session's
+	// when the latest heartbeat was queued, or a later acknowledged write was sent
+	lastWrite time.Time
 }
 
 func (s *Session) newConnection(netConn net.Conn, server string, limit time.Duration) *connection {
@@ -47,7 +48,8 @@ func (c *connection) MayConnect(id int64, sent time.Time) (zxid int64, err error
 		return 0, err
 	}
 	if id != s.id {
-		return 0, fmt.Errorf("session: the driver asks for session %#x, and this one is %#x", id, s.id)
+		return 0,
+			fmt.Errorf("session: the driver asks for session %#x, and this one is %#x", id, s.id)
 	}
 	if id != 0 {
 		s.lease.Reattach(sent)
@@ -60,8 +62,11 @@ func (c *connection) Shaken(r wire.ConnectResponse, sent time.Time) error {
 	s := c.s
 	if ours := s.ID(); ours != 0 && r.ID != ours {
 		err := failure.ErrExpired
-		if r.ID != 0 { // as from a server that can't resume ours; the new one, without znodes, is left to expire
-			err = fmt.Errorf("%w: a server has answered with session %#x in place of %#x", failure.ErrLeaseExpired, r.ID, ours)
+		if r.ID != 0 {
+			// as from a server that can't resume ours; the new one, without znodes, is left to
+			// expire
+			err = fmt.Errorf("%w: a server has answered with session %#x in place of %#x",
+				failure.ErrLeaseExpired, r.ID, ours)
 		}
 		s.end(err)
 		return err
@@ -120,7 +125,8 @@ func (c *connection) open() bool {
 		s.disconnectedLocked(s.conn.Failure()) // it has failed too, and its Down has not run yet
 	}
 	if s.unseen { // before the calls' requests: reads behind it are not older than the event
-		sync := pipeline.Unawaited(wire.OpSync, "sync", "", wire.AppendString(wire.AppendHeader(nil, wire.OpSync), s.cfg.join("/")))
+		sync := pipeline.Unawaited(wire.OpSync, "sync", "",
+			wire.AppendString(wire.AppendHeader(nil, wire.OpSync), s.cfg.join("/")))
 		sync.Urgent = true
 		c.Enqueue(sync)
 	}
@@ -158,7 +164,8 @@ func (c *connection) Notified(event zk.EventType, path string, zxid int64) bool 
 		s.ephemerals.Gone(s.cfg.strip(path), math.MaxInt64, false)
 	}
 	if !s.watches.Fire(c.Conn, event, path, zxid) {
-		return false // c is detached: the next conn has to report the event, so its zxid must not count as seen
+		// c is detached: the next conn has to report the event, so its zxid must not count as seen
+		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +191,9 @@ func (c *connection) NotClosed(err error)          { c.s.dialer.Failed(c.Server,
 
 // Replied counts the reply to r, with the verdict code, which arrived at time at. An error gives up
 // c.
-func (c *connection) Replied(r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time) error {
+func (c *connection) Replied(
+	r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time,
+) error {
 	err := c.replied(r, header, code, at)
 	if err == nil && r.Op != wire.OpPing {
 		c.s.watches.Answered(c.Conn, header.Zxid)
@@ -192,22 +201,28 @@ func (c *connection) Replied(r *pipeline.Request, header wire.ReplyHeader, code 
 	return err
 }
 
-func (c *connection) replied(r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time) error {
+func (c *connection) replied(
+	r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time,
+) error {
 	s := c.s
 	if code == wire.CodeSessionExpired {
 		s.end(failure.ErrExpired)
 		return failure.ErrExpired
 	}
 	if header.Code == wire.CodeAuthRequired && r.Op != wire.OpSASL {
-		err := fmt.Errorf("%w: the server enforces authentication, of a kind that was not given", failure.ErrAuth)
+		err := fmt.Errorf("%w: the server enforces authentication, of a kind that was not given",
+			failure.ErrAuth)
 		s.end(err)
 		return err
 	}
 	if code == wire.CodeSessionMoved {
 		return failure.Of(code)
 	}
-	if r.Op == wire.OpAuth || r.Op == wire.OpSASL || r.Op == wire.OpClose || code == wire.CodeUnreadable {
-		return nil // credentials do not touch the session, close ends it, and an unreadable reply proves nothing
+	if r.Op == wire.OpAuth || r.Op == wire.OpSASL || r.Op == wire.OpClose ||
+		code == wire.CodeUnreadable {
+		// credentials do not touch the session, close ends it, and an unreadable reply proves
+		// nothing
+		return nil
 	}
 	isWrite := wasAcknowledgedByMajority(r.Op, header.Zxid, code)
 	s.mu.Lock()

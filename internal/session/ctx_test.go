@@ -14,7 +14,8 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// calls are all operations, each on an existing znode /x. write: one that has been sent may have been carried out.
+// calls are all operations, each on an existing znode /x. write: one that has been sent may have
+// been carried out.
 var calls = map[string]struct {
 	op    fault.Op
 	write bool
@@ -24,10 +25,11 @@ var calls = map[string]struct {
 		_, err := s.Create(ctx, "/x/c-", nil, session.EphemeralSequential, everybody)
 		return err
 	}},
-	"create container": {fault.OpCreateContainer, true, func(ctx context.Context, s *session.Session) error {
-		_, err := s.Create(ctx, "/x/box", nil, session.Container, everybody)
-		return err
-	}},
+	"create container": {fault.OpCreateContainer, true,
+		func(ctx context.Context, s *session.Session) error {
+			_, err := s.Create(ctx, "/x/box", nil, session.Container, everybody)
+			return err
+		}},
 	"create and list": {fault.OpCreate, true, func(ctx context.Context, s *session.Session) error {
 		_, _, err := createAndList(ctx, s, "/x/c-", nil, session.EphemeralSequential, everybody)
 		return err
@@ -35,8 +37,13 @@ var calls = map[string]struct {
 	"create all": {fault.OpCreate, true, func(ctx context.Context, s *session.Session) error {
 		return s.CreateAll(ctx, "/x/all", nil, session.Persistent, everybody)
 	}},
-	"delete": {fault.OpDelete, true, func(ctx context.Context, s *session.Session) error { return s.Delete(ctx, "/x/d", -1) }},
-	"set":    {fault.OpSetData, true, func(ctx context.Context, s *session.Session) error { _, err := s.Set(ctx, "/x", nil, -1); return err }},
+	"delete": {fault.OpDelete, true, func(ctx context.Context, s *session.Session) error {
+		return s.Delete(ctx, "/x/d", -1)
+	}},
+	"set": {fault.OpSetData, true, func(ctx context.Context, s *session.Session) error {
+		_, err := s.Set(ctx, "/x", nil, -1)
+		return err
+	}},
 	"set ACL": {fault.OpSetACL, true, func(ctx context.Context, s *session.Session) error {
 		_, err := s.SetACL(ctx, "/x", everybody, -1)
 		return err
@@ -45,17 +52,40 @@ var calls = map[string]struct {
 		_, err := s.Multi(ctx, session.OpCheck{Path: "/x", Version: -1})
 		return err
 	}},
-	"get":        {fault.OpGetData, false, func(ctx context.Context, s *session.Session) error { _, _, err := s.Get(ctx, "/x"); return err }},
-	"list":       {fault.OpGetChildren2, false, func(ctx context.Context, s *session.Session) error { _, _, err := s.List(ctx, "/x"); return err }},
-	"exists":     {fault.OpExists, false, func(ctx context.Context, s *session.Session) error { _, err := s.Exists(ctx, "/x"); return err }},
-	"exists now": {fault.OpExists, false, func(ctx context.Context, s *session.Session) error { _, err := existsNow(ctx, s, "/x"); return err }},
-	"ACL":        {fault.OpGetACL, false, func(ctx context.Context, s *session.Session) error { _, _, err := s.ACL(ctx, "/x"); return err }},
-	"sync":       {fault.OpSync, false, func(ctx context.Context, s *session.Session) error { return s.Sync(ctx, "/x") }},
-	"watch":      {fault.OpExists, false, func(ctx context.Context, s *session.Session) error { _, err := s.Watch(ctx, "/x"); return err }},
+	"get": {fault.OpGetData, false, func(ctx context.Context, s *session.Session) error {
+		_, _, err := s.Get(ctx, "/x")
+		return err
+	}},
+	"list": {fault.OpGetChildren2, false,
+		func(ctx context.Context, s *session.Session) error {
+			_, _, err := s.List(ctx, "/x")
+			return err
+		}},
+	"exists": {fault.OpExists, false, func(ctx context.Context, s *session.Session) error {
+		_, err := s.Exists(ctx, "/x")
+		return err
+	}},
+	"exists now": {fault.OpExists, false, func(ctx context.Context, s *session.Session) error {
+		_, err := existsNow(ctx, s, "/x")
+		return err
+	}},
+	"ACL": {fault.OpGetACL, false, func(ctx context.Context, s *session.Session) error {
+		_, _, err := s.ACL(ctx, "/x")
+		return err
+	}},
+	"sync": {fault.OpSync, false, func(ctx context.Context, s *session.Session) error {
+		return s.Sync(ctx, "/x")
+	}},
+	"watch": {fault.OpExists, false, func(ctx context.Context, s *session.Session) error {
+		_, err := s.Watch(ctx, "/x")
+		return err
+	}},
 }
 
 // everyCall runs a test for each operation, with a session in a bubble.
-func everyCall(t *testing.T, test func(t *testing.T, srv *zktest.Server, s *session.Session, name string)) {
+func everyCall(
+	t *testing.T, test func(t *testing.T, srv *zktest.Server, s *session.Session, name string),
+) {
 	t.Helper()
 	for name := range calls {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +105,8 @@ func TestACallWhoseContextHasEndedSendsNothing(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(errOwn)
 		before := srv.Requests()[calls[name].op]
-		answers := srv.Inject(fault.Hold().Op(calls[name].op)) // a watch that has just been set is not refused
+		// a watch that has just been set is not refused
+		answers := srv.Inject(fault.Hold().Op(calls[name].op))
 		err := calls[name].do(ctx, s)
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, errOwn, "it might be taken for an answer")
@@ -98,7 +129,8 @@ func TestACallWhoseContextEndsInFlightReturnsAtOnce(t *testing.T) {
 		err := c.do(within(t, time.Second), s)
 		require.Equal(t, time.Second, time.Since(start))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, c.write, errors.Is(err, session.ErrUnknownOutcome), "exactly what may have been done is unknown: %v", err)
+		require.Equal(t, c.write, errors.Is(err, session.ErrUnknownOutcome),
+			"exactly what may have been done is unknown: %v", err)
 		require.NotErrorIs(t, err, session.ErrConnection)
 		if name != "watch" {
 			require.ErrorContains(t, err, srv.Addr(), "the message names the server")
@@ -136,7 +168,8 @@ func TestACallWithoutAConnectionWaitsAndThenSaysWhichServersWereTried(t *testing
 		require.Equal(t, time.Second, time.Since(start))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotErrorIs(t, err, session.ErrUnknownOutcome, "it never left")
-		require.ErrorContains(t, err, "waiting for a connection: no server reachable: "+srv.Addr()+": ")
+		require.ErrorContains(t, err,
+			"waiting for a connection: no server reachable: "+srv.Addr()+": ")
 		require.ErrorContains(t, err, "refused")
 
 		later := make(chan error, 1)
@@ -158,7 +191,8 @@ func TestACallThatWaitsEndsWithTheSession(t *testing.T) {
 		err := <-ended
 		require.ErrorIs(t, err, session.ErrClosed)
 		require.NotErrorIs(t, err, session.ErrUnknownOutcome)
-		require.ErrorIs(t, calls[name].do(context.Background(), s), session.ErrClosed, "and so does every later one")
+		require.ErrorIs(t, calls[name].do(context.Background(), s), session.ErrClosed,
+			"and so does every later one")
 	})
 }
 

@@ -44,7 +44,8 @@ func TestEveryDialAsksTheDialerAnewAndServersTakeTurns(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		require.Equal(t, drops+1, asked["a:1"]+asked["b:2"]+asked["c:3"], "one dial for each connection: the name is looked up each time")
+		require.Equal(t, drops+1, asked["a:1"]+asked["b:2"]+asked["c:3"],
+			"one dial for each connection: the name is looked up each time")
 		for server, n := range asked {
 			require.Greater(t, n, drops/10, "%s is not left out", server)
 		}
@@ -81,9 +82,11 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"zk.test"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"zk.test"}, IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
 	parsed, err := x509.ParseCertificate(der)
@@ -96,7 +99,8 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 // tlsFront is a TLS proxy in front of a server.
 func tlsFront(t *testing.T, srv *zktest.Server, cert tls.Certificate) (addr string) {
 	t.Helper()
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+	l, err := tls.Listen("tcp", "127.0.0.1:0",
+		&tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -146,7 +150,8 @@ func TestASessionOverTLS(t *testing.T) {
 	addr := tlsFront(t, srv, cert)
 	conf := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	s := openAt(t, addr, func(c *session.Config) { c.TLS = conf })
-	made, err := s.Create(within(t, soon), "/e", make([]byte, 100_000), session.Ephemeral, everybody)
+	made, err := s.Create(within(t, soon), "/e", make([]byte, 100_000), session.Ephemeral,
+		everybody)
 	require.NoError(t, err)
 	data, _, err := s.Get(within(t, soon), made.Path)
 	require.NoError(t, err)
@@ -181,7 +186,8 @@ func TestTheTLSConfigurationIsAskedForAtEachConnection(t *testing.T) {
 			case 3:
 				<-hangs
 			case 4:
-				return &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}, nil // trusts nobody
+				// trusts nobody
+				return &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}, nil
 			}
 			return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 		}
@@ -201,8 +207,14 @@ func TestATLSConfigurationThatDoesNotComeIsTheReason(t *testing.T) {
 	hangs := make(chan struct{})
 	t.Cleanup(func() { close(hangs) })
 	for says, fn := range map[string]func() (*tls.Config, error){
-		"TLS: file does not exist":                                      func() (*tls.Config, error) { return nil, os.ErrNotExist },
-		"TLS: the function has returned no configuration, and no error": func() (*tls.Config, error) { return nil, nil },
+		"TLS: file does not exist": func() (*tls.Config,
+			error) {
+			return nil, os.ErrNotExist
+		},
+		"TLS: the function has returned no configuration, and no error": func() (*tls.Config,
+			error) {
+			return nil, nil
+		},
 		"TLS: the function that returns the configuration has not returned in time": func() (*tls.Config, error) {
 			<-hangs
 			return nil, nil
@@ -210,7 +222,8 @@ func TestATLSConfigurationThatDoesNotComeIsTheReason(t *testing.T) {
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
-			_, err := session.Open(within(t, 2*time.Second), addr, session.Config{Timeout: time.Second, TLSFunc: fn})
+			_, err := session.Open(within(t, 2*time.Second), addr,
+				session.Config{Timeout: time.Second, TLSFunc: fn})
 			require.ErrorIs(t, err, session.ErrUnreachable)
 			require.ErrorContains(t, err, says)
 		})
@@ -222,7 +235,8 @@ func TestTLSOnTopOfADialerWithANameOfItsOwn(t *testing.T) {
 	cert, pool := certificate(t)
 	addr := tlsFront(t, srv, cert)
 	s := openAt(t, "zk.test:2281", func(c *session.Config) {
-		c.TLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12} // the name is that of the connect string
+		// the name is that of the connect string
+		c.TLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 		c.Dial = func(network, _ string, timeout time.Duration) (net.Conn, error) {
 			return net.DialTimeout(network, addr, timeout)
 		}
@@ -237,7 +251,8 @@ func TestACertificateThatIsNotTrustedIsTheReason(t *testing.T) {
 	addr := tlsFront(t, srv, cert)
 	for name, conf := range map[string]*tls.Config{
 		"unknown authority": {MinVersion: tls.VersionTLS12},
-		"another name":      {RootCAs: pool, ServerName: "other.test", MinVersion: tls.VersionTLS12},
+		"another name": {RootCAs: pool, ServerName: "other.test",
+			MinVersion: tls.VersionTLS12},
 	} {
 		err := refusal(t, addr, conf, "TLS: ")
 		require.ErrorContains(t, err, addr, name)
@@ -249,8 +264,9 @@ func TestACertificateThatIsNotTrustedIsTheReason(t *testing.T) {
 	require.NotContains(t, err.Error(), "EOF")
 }
 
-// refusal returns the error of an Open whose context ends after the server at addr has refused conf for a reason that contains
-// words. Handshakes are slow on a busy machine, so each trial has more time than the one before.
+// refusal returns the error of an Open whose context ends after the server at addr has refused conf
+// for a reason that contains words. Handshakes are slow on a busy machine, so each trial has more
+// time than the one before.
 func refusal(t *testing.T, addr string, conf *tls.Config, words string) error {
 	t.Helper()
 	for limit := time.Second; ; limit *= 2 {

@@ -40,7 +40,8 @@
 //	dial       which server is next, and when
 //	pipeline   the requests of one connection: which is written next, what its reply means; groups
 //	link       one connection: the socket around a pipeline, its two loops, the credentials
-//	driver     the library github.com/go-zookeeper/zk, which makes the next connection when one has failed
+//	driver     the library github.com/go-zookeeper/zk, which makes the next connection
+//	           when one has failed
 //	watch      the watches, and what a new server has to be asked for
 //	ephemeral  the room for ephemeral znodes
 //

@@ -56,7 +56,8 @@ func (c slowToClose) Close() error {
 	return c.Conn.Close()
 }
 
-// sessionGoroutines counts the goroutines of the caller's bubble, but for the caller, that run a session or its driver.
+// sessionGoroutines counts the goroutines of the caller's bubble, but for the caller, that run a
+// session or its driver.
 func sessionGoroutines() (n int) {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]

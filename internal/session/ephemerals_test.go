@@ -26,7 +26,8 @@ const leastRoom = 16 << 10
 // cramped gives a session little room.
 func cramped(c *session.Config) { c.JuteMaxBuffer = 2 * leastRoom }
 
-// listed is what a session's ephemerals take in the transaction that ends it, as the server has them.
+// listed is what a session's ephemerals take in the transaction that ends it, as the server has
+// them.
 func listed(srv *zktest.Server, id int64) (bytes int) {
 	ss, _ := srv.Session(id)
 	for _, p := range ss.Ephemerals {
@@ -35,11 +36,13 @@ func listed(srv *zktest.Server, id int64) (bytes int) {
 	return bytes
 }
 
-// fill makes ephemerals, with the longest names that the server accepts, until there is no room for another one.
+// fill makes ephemerals, with the longest names that the server accepts, until there is no room for
+// another one.
 func fill(t testing.TB, s *session.Session) (made []string) {
 	t.Helper()
 	for len(made) < 100 {
-		m, err := s.Create(within(t, soon), "/"+strings.Repeat("f", 200)+"-", nil, session.EphemeralSequential, everybody)
+		m, err := s.Create(within(t, soon), "/"+strings.Repeat("f", 200)+"-", nil,
+			session.EphemeralSequential, everybody)
 		if errors.Is(err, session.ErrSessionFull) {
 			return made
 		}
@@ -53,32 +56,48 @@ func fill(t testing.TB, s *session.Session) (made []string) {
 func TestEveryCreateOfAnEphemeralBeyondTheRoomIsRefusedBeforeItLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		outer := open(t, srv)
-		require.NoError(t, outer.CreateAll(within(t, soon), "/ch/root", nil, session.Persistent, everybody))
-		s := openAt(t, srv.Addr()+"/ch/root", cramped, func(c *session.Config) { c.Dial = srv.Dial })
+		require.NoError(t,
+			outer.CreateAll(within(t, soon), "/ch/root", nil, session.Persistent, everybody))
+		s := openAt(t, srv.Addr()+"/ch/root", cramped, func(c *session.Config) {
+			c.Dial = srv.Dial
+		})
 		ctx := within(t, soon)
 		made := fill(t, s)
 		require.Equal(t, listed(srv, s.ID()), s.EphemeralBytes(), "chroot and number included")
 		require.Less(t, s.EphemeralBytes(), leastRoom)
-		require.Greater(t, s.EphemeralBytes()+len("/ch/root")+len(made[0])+4, leastRoom, "all the room was used")
+		require.Greater(t, s.EphemeralBytes()+len("/ch/root")+len(made[0])+4, leastRoom,
+			"all the room was used")
 
 		before := srv.Requests()
 		long := "/" + strings.Repeat("x", 300)
 		ephemeral := session.OpCreate{Path: long, ACL: everybody, Mode: session.Ephemeral}
 		lasting := session.OpCreate{Path: "/lasting", ACL: everybody}
 		for name, create := range map[string]func() error{
-			"Create": func() error { _, err := s.Create(ctx, long, nil, session.Ephemeral, everybody); return err },
-			"CreateAndList": func() error {
-				_, _, err := createAndList(ctx, s, long, nil, session.EphemeralSequential, everybody)
+			"Create": func() error {
+				_, err := s.Create(ctx, long, nil, session.Ephemeral, everybody)
 				return err
 			},
-			"Multi":           func() error { _, err := s.Multi(ctx, lasting, ephemeral); return err },
-			"TransactAndList": func() error { _, _, err := transactAndList(ctx, s, []session.Op{ephemeral}, []string{"/"}); return err },
+			"CreateAndList": func() error {
+				_, _, err := createAndList(ctx, s, long, nil, session.EphemeralSequential,
+					everybody)
+				return err
+			},
+			"Multi": func() error {
+				_, err := s.Multi(ctx, lasting, ephemeral)
+				return err
+			},
+			"TransactAndList": func() error {
+				_, _,
+					err := transactAndList(ctx, s, []session.Op{ephemeral}, []string{"/"})
+				return err
+			},
 		} {
 			err := create()
 			require.ErrorIs(t, err, session.ErrSessionFull, name)
 			require.NotErrorIs(t, err, session.ErrUnknownOutcome, name)
 			require.ErrorContains(t, err, "jute.maxbuffer", name)
-			require.ErrorContains(t, err, fmt.Sprintf("%d of %d are used", s.EphemeralBytes(), leastRoom), name)
+			require.ErrorContains(t, err,
+				fmt.Sprintf("%d of %d are used", s.EphemeralBytes(), leastRoom), name)
 		}
 		require.Equal(t, before, srv.Requests())
 
@@ -93,30 +112,38 @@ func TestEveryCreateOfAnEphemeralBeyondTheRoomIsRefusedBeforeItLeaves(t *testing
 }
 
 func TestRoomComesBackWhenTheEnsembleSaysThatThereIsNoSuchEphemeral(t *testing.T) {
-	for name, again := range map[string]func(ctx context.Context, s *session.Session, srv *zktest.Server, path string) error{
-		"deleted": func(ctx context.Context, s *session.Session, _ *zktest.Server, path string) error {
+	for name, again := range map[string]func(ctx context.Context, s *session.Session,
+		srv *zktest.Server, path string) error{
+		"deleted": func(ctx context.Context, s *session.Session, _ *zktest.Server,
+			path string) error {
 			return s.Delete(ctx, path, -1)
 		},
-		"deleted in a transaction": func(ctx context.Context, s *session.Session, _ *zktest.Server, path string) error {
+		"deleted in a transaction": func(ctx context.Context, s *session.Session, _ *zktest.Server,
+			path string) error {
 			_, err := s.Multi(ctx, session.OpDelete{Path: path, Version: -1})
 			return err
 		},
-		"found deleted by a delete": func(ctx context.Context, s *session.Session, srv *zktest.Server, path string) error {
+		"found deleted by a delete": func(ctx context.Context, s *session.Session,
+			srv *zktest.Server, path string) error {
 			srv.Delete("/chroot" + path)
 			return s.Delete(ctx, path, -1)
 		},
-		"found deleted by a read": func(ctx context.Context, s *session.Session, srv *zktest.Server, path string) error {
+		"found deleted by a read": func(ctx context.Context, s *session.Session, srv *zktest.Server,
+			path string) error {
 			srv.Delete("/chroot" + path)
 			_, err := s.Exists(ctx, path)
 			return err
 		},
-		"found deleted by a check in a transaction": func(ctx context.Context, s *session.Session, srv *zktest.Server, path string) error {
+		"found deleted by a check in a transaction": func(ctx context.Context, s *session.Session,
+			srv *zktest.Server, path string) error {
 			srv.Delete("/chroot" + path)
-			_, err := s.Multi(ctx, session.OpCreate{Path: "/e", ACL: everybody, Mode: session.Ephemeral},
+			_, err := s.Multi(ctx,
+				session.OpCreate{Path: "/e", ACL: everybody, Mode: session.Ephemeral},
 				session.OpCheck{Path: path, Version: -1})
 			return err
 		},
-		"found deleted by a watch": func(ctx context.Context, s *session.Session, srv *zktest.Server, path string) error {
+		"found deleted by a watch": func(ctx context.Context, s *session.Session,
+			srv *zktest.Server, path string) error {
 			srv.Delete("/chroot" + path)
 			w, err := s.Watch(ctx, path)
 			if err == nil {
@@ -124,7 +151,8 @@ func TestRoomComesBackWhenTheEnsembleSaysThatThereIsNoSuchEphemeral(t *testing.T
 			}
 			return err
 		},
-		"deleted by somebody else, and told by a watch": func(ctx context.Context, s *session.Session, srv *zktest.Server, path string) error {
+		"deleted by somebody else, and told by a watch": func(ctx context.Context,
+			s *session.Session, srv *zktest.Server, path string) error {
 			w, err := s.Watch(ctx, path)
 			if err != nil {
 				return err
@@ -133,9 +161,12 @@ func TestRoomComesBackWhenTheEnsembleSaysThatThereIsNoSuchEphemeral(t *testing.T
 			<-session.Fired(w)
 			return nil
 		},
-		"made and deleted in a transaction": func(ctx context.Context, s *session.Session, _ *zktest.Server, path string) error {
-			_, err := s.Multi(ctx, session.OpCreate{Path: "/e", ACL: everybody, Mode: session.Ephemeral},
-				session.OpDelete{Path: "/e", Version: -1}, session.OpDelete{Path: path, Version: -1})
+		"made and deleted in a transaction": func(ctx context.Context, s *session.Session,
+			_ *zktest.Server, path string) error {
+			_, err := s.Multi(ctx,
+				session.OpCreate{Path: "/e", ACL: everybody, Mode: session.Ephemeral},
+				session.OpDelete{Path: "/e", Version: -1}, session.OpDelete{Path: path,
+					Version: -1})
 			return err
 		},
 	} {
@@ -209,8 +240,9 @@ func TestAnAnswerOfAServerInTroubleSaysNothingAboutTheCreate(t *testing.T) {
 	})
 }
 
-// Random creates, deletions by this session and by others, reads and watches, while replies are lost: the count is never lower
-// than what exists, and is exact in the end, when every znode has been looked at.
+// Random creates, deletions by this session and by others, reads and watches, while replies are
+// lost: the count is never lower than what exists, and is exact in the end, when every znode has
+// been looked at.
 func TestNoFewerEphemeralZnodesAreCountedThanStand(t *testing.T) {
 	locktest.EachSeed(t, 20, func(t *testing.T, seed uint64) {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -220,8 +252,10 @@ func TestNoFewerEphemeralZnodesAreCountedThanStand(t *testing.T) {
 			known := map[string]bool{}
 			for step := range 400 {
 				if r.IntN(10) == 0 {
-					faults := []fault.Fault{fault.CloseAfter(), fault.CloseBefore(), fault.Answer(fault.CodeNoAuth)}
-					srv.Inject(faults[r.IntN(3)].Op(fault.OpCreate, fault.OpDelete, fault.OpMulti).Once())
+					faults := []fault.Fault{fault.CloseAfter(), fault.CloseBefore(),
+						fault.Answer(fault.CodeNoAuth)}
+					srv.Inject(faults[r.IntN(3)].Op(fault.OpCreate, fault.OpDelete,
+						fault.OpMulti).Once())
 				}
 				numbered := fmt.Sprintf("/%s-%d-", strings.Repeat("n", r.IntN(200)), step)
 				exact := fmt.Sprintf("/exact-%d", r.IntN(10))
@@ -254,7 +288,8 @@ func TestNoFewerEphemeralZnodesAreCountedThanStand(t *testing.T) {
 				case 4:
 					err = s.Delete(ctx, some, -1)
 				case 5:
-					_, err = s.Multi(ctx, session.OpCreate{Path: exact, ACL: everybody, Mode: session.Ephemeral},
+					_, err = s.Multi(ctx,
+						session.OpCreate{Path: exact, ACL: everybody, Mode: session.Ephemeral},
 						session.OpDelete{Path: exact, Version: -1})
 					known[exact] = true
 				case 6:

@@ -42,7 +42,9 @@ func (s *Session) ended(ctx context.Context, what error) error {
 type Doubt struct{ unknown bool }
 
 // Note notes the error of one attempt.
-func (d *Doubt) Note(err error) { d.unknown = d.unknown || errors.Is(err, failure.ErrUnknownOutcome) }
+func (d *Doubt) Note(err error) {
+	d.unknown = d.unknown || errors.Is(err, failure.ErrUnknownOutcome)
+}
 
 // Add returns err, that of the last attempt, so that it matches ErrUnknownOutcome if any attempt's
 // did.

@@ -20,8 +20,8 @@ import (
 )
 
 // Rig is a session without a driver, whose connection is to the test. The test sees each request
-// that the session writes, and decides when it is answered: the reply is handled, as by the driver's
-// reader, in the goroutine that calls Answer.
+// that the session writes, and decides when it is answered: the reply is handled, as by the
+// driver's reader, in the goroutine that calls Answer.
 type Rig struct {
 	*Session
 	conn   *connection
@@ -85,7 +85,8 @@ func (r *Rig) dial() {
 
 // handshake sends the connect request, as the driver does, and answers it.
 func (r *Rig) handshake() {
-	request := wire.AppendLong(wire.AppendInt(wire.AppendInt(nil, 0), 0), 0) // length, version, zxid
+	// length, version, zxid
+	request := wire.AppendLong(wire.AppendInt(wire.AppendInt(nil, 0), 0), 0)
 	request = wire.AppendInt(request, int32(rigTimeout/time.Millisecond))
 	request = wire.AppendLong(request, r.ID())
 	request = wire.AppendBytes(request, make([]byte, 16))
@@ -115,8 +116,8 @@ func (r *Rig) receive(parts ...[]byte) error {
 	return err
 }
 
-// Written is signalled when requests other than pings have been written, and when the connection has
-// been closed.
+// Written is signalled when requests other than pings have been written, and when the connection
+// has been closed.
 func (r *Rig) Written() <-chan struct{} { return r.socket.written }
 
 // Failed reports whether the connection has been given up.
@@ -208,7 +209,9 @@ type rigOwner struct {
 	r *Rig
 }
 
-func (o rigOwner) Replied(r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time) error {
+func (o rigOwner) Replied(
+	r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time,
+) error {
 	if before := o.r.BeforeReply; before != nil && r.Op != wire.OpPing {
 		o.r.BeforeReply = nil
 		before()

@@ -18,11 +18,12 @@ import (
 // MaxFrame bounds a frame from the server.
 const MaxFrame = wire.MaxFrame
 
-// WatchedPaths returns the number of paths in the watch table, without those that the next connection will drop.
+// WatchedPaths returns the number of paths in the watch table, without those that the next
+// connection will drop.
 func (s *Session) WatchedPaths() int { return s.watches.Len() }
 
-// QueuedCalls returns how many requests of the present connection have not been written yet, and how
-// many have no reply.
+// QueuedCalls returns how many requests of the present connection have not been written yet, and
+// how many have no reply.
 func (s *Session) QueuedCalls() (queued, pending int) {
 	s.mu.Lock()
 	c := s.conn
@@ -77,7 +78,8 @@ func mutexOf(owner any) *sync.Mutex {
 	return (*sync.Mutex)(reflect.ValueOf(owner).Elem().FieldByName("mu").Addr().UnsafePointer())
 }
 
-// StepClock advances the session's clock by d, as a sleep of the machine does that the system has not reported yet.
+// StepClock advances the session's clock by d, as a sleep of the machine does that the system has
+// not reported yet.
 func (s *Session) StepClock(d time.Duration) { s.clock.Shift(d, 0) }
 
 // WakeUp makes the session's clock what it was before a sleep of d that has just ended.

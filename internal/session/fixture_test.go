@@ -26,11 +26,13 @@ var (
 // open opens a session on srv that is closed with the test.
 func open(t testing.TB, srv *zktest.Server, change ...func(*session.Config)) *session.Session {
 	t.Helper()
-	return openAt(t, srv.Addr(), append([]func(*session.Config){func(c *session.Config) { c.Dial = srv.Dial }}, change...)...)
+	return openAt(t, srv.Addr(), append([]func(*session.Config){func(c *session.Config) {
+		c.Dial = srv.Dial
+	}}, change...)...)
 }
 
-// openAt opens a session on the servers of a connect string. It is told their tick, so that its first connection is the
-// session's own.
+// openAt opens a session on the servers of a connect string. It is told their tick, so that its
+// first connection is the session's own.
 func openAt(t testing.TB, connect string, change ...func(*session.Config)) *session.Session {
 	t.Helper()
 	conf := session.Config{CreateChroot: true, TickTime: 2 * time.Second}
@@ -56,7 +58,8 @@ func eventually(t testing.TB, ch <-chan struct{}, what string) {
 // ephemeral makes an ephemeral znode of the session, as a lock does, and returns its path.
 func ephemeral(t testing.TB, s *session.Session) string {
 	t.Helper()
-	made, err := s.Create(within(t, soon), "/held-", nil, session.EphemeralSequential, session.WorldACL())
+	made, err := s.Create(within(t, soon), "/held-", nil, session.EphemeralSequential,
+		session.WorldACL())
 	require.NoError(t, err)
 	return made.Path
 }

@@ -43,7 +43,8 @@ import (
 // Call it when Cut's channel is closed, for one call at a time. It returns nil once the ensemble
 // has ended the session.
 func (s *Session) CloseGivenUp(ctx context.Context, first string) error {
-	if s.ID() == 0 || !s.ephemerals.Any() || s.askedToEnd || errors.Is(s.Err(), failure.ErrExpired) {
+	if s.ID() == 0 || !s.ephemerals.Any() || s.askedToEnd ||
+		errors.Is(s.Err(), failure.ErrExpired) {
 		return nil
 	}
 	d := dial.New(ctx, s.cfg.dialing(), func() (time.Duration, bool) { return 0, false })

@@ -12,13 +12,14 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// ground is where a test of the operations runs: on the in-process server or a real one, below a chroot or not. Such a test
-// makes all its paths with path, so that the same code runs everywhere.
+// ground is where a test of the operations runs: on the in-process server or a real one, below a
+// chroot or not. Such a test makes all its paths with path, so that the same code runs everywhere.
 type ground struct {
 	*session.Session
-	ctx     context.Context
-	t       *testing.T
-	connect string // one server, so that every session reads what another one was answered; without chroot
+	ctx context.Context
+	t   *testing.T
+	// one server, so that every session reads what another one was answered; without chroot
+	connect string
 	dial    session.Dialer
 	chroot  string
 	base    string // the prefix of a test's paths
@@ -76,9 +77,11 @@ func everywhere(t *testing.T, test func(t *testing.T, g *ground)) {
 				}
 				g.Session = g.another()
 				if !chroot { // the chroot itself is made by the first CreateAll
-					require.NoError(t, g.CreateAll(g.ctx, root, nil, session.Persistent, session.WorldACL()))
+					require.NoError(t,
+						g.CreateAll(g.ctx, root, nil, session.Persistent, session.WorldACL()))
 				} else {
-					require.NoError(t, g.CreateAll(g.ctx, "/", nil, session.Persistent, session.WorldACL()))
+					require.NoError(t,
+						g.CreateAll(g.ctx, "/", nil, session.Persistent, session.WorldACL()))
 				}
 				test(t, g)
 			})

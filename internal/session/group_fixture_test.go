@@ -17,7 +17,8 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// gate holds back all writes while it is shut, so that the requests made meanwhile wait to be written at the same moment.
+// gate holds back all writes while it is shut, so that the requests made meanwhile wait to be
+// written at the same moment.
 type gate struct {
 	mu   sync.Mutex    // guards open
 	open chan struct{} // closed while the gate is open
@@ -64,7 +65,8 @@ type lockers struct {
 	base map[fault.Op]int
 }
 
-// withLocks runs fn with such a session, and the directories /d0 to /d(dirs−1), under simulated time.
+// withLocks runs fn with such a session, and the directories /d0 to /d(dirs−1), under simulated
+// time.
 func withLocks(t *testing.T, dirs int, fn func(t *testing.T, l *lockers), opts ...zktest.Option) {
 	t.Helper()
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -89,8 +91,9 @@ func dir(i int) string { return fmt.Sprintf("/d%d", i) }
 // at returns how many requests of a type the server has been sent since withLocks began.
 func (l *lockers) at(op fault.Op) int { return l.srv.Requests()[op] - l.base[op] }
 
-// together runs each call in its own goroutine, started in order, so that their first requests are written at the same moment:
-// one more request, which is sent first, makes them wait. It returns a function that waits for the calls.
+// together runs each call in its own goroutine, started in order, so that their first requests are
+// written at the same moment: one more request, which is sent first, makes them wait. It returns a
+// function that waits for the calls.
 func (l *lockers) together(calls ...func()) (wait func()) {
 	l.t.Helper()
 	l.gate.shut()

@@ -41,13 +41,16 @@ func TestTheProgramsOwnWritesAreInNoGroup(t *testing.T) {
 	withLocks(t, 4, func(t *testing.T, l *lockers) {
 		own := func(i int) func() {
 			return func() {
-				_, names, err := createAndList(t.Context(), l, dir(i)+"/own", nil, session.Ephemeral, everybody)
+				_, names, err := createAndList(t.Context(), l, dir(i)+"/own", nil,
+					session.Ephemeral, everybody)
 				require.NoError(t, err)
 				require.Contains(t, names, "own")
 			}
 		}
 		var e [2]entered
-		l.together(own(0), func() { e[0] = l.enter(t.Context(), dir(1)) }, own(2), func() { e[1] = l.enter(t.Context(), dir(3)) })()
+		l.together(own(0), func() { e[0] = l.enter(t.Context(), dir(1)) }, own(2), func() {
+			e[1] = l.enter(t.Context(), dir(3))
+		})()
 		l.requireEntered(e[0], dir(1))
 		l.requireEntered(e[1], dir(3))
 		require.Equal(t, 1, l.at(fault.OpMulti), "that of the locks")
@@ -72,7 +75,8 @@ func TestARefusedMemberOfAGroupCostsTheOthersOneMoreTry(t *testing.T) {
 					}
 					l.requireEntered(e, dir(i))
 				}
-				// After the refusal most creates are sent again in one transaction; one whose list was answered late is sent later.
+				// After the refusal most creates are sent again in one transaction; one whose list
+				// was answered late is sent later.
 				require.LessOrEqual(t, l.at(fault.OpMulti)+l.at(fault.OpCreate), 1+7)
 				require.GreaterOrEqual(t, l.at(fault.OpMulti)+l.at(fault.OpCreate), 1+1)
 			})
@@ -103,7 +107,9 @@ func TestWritesThatDependOnEachOtherAreInNoGroup(t *testing.T) {
 		l.together(
 			func() { twice[0] = l.leave(t.Context(), child.Path) },
 			func() { twice[1] = l.leave(t.Context(), child.Path) },
-			func() { require.NoError(t, l.leave(t.Context(), "/d0"), "behind the deletion of its child") },
+			func() {
+				require.NoError(t, l.leave(t.Context(), "/d0"), "behind the deletion of its child")
+			},
 			func() {
 				b := l.Grouped()
 				b.Create("/d0", nil, session.Persistent, everybody)
@@ -123,7 +129,9 @@ func TestATransactionOfACallStaysWholeInAGroup(t *testing.T) {
 			b := l.Grouped()
 			var ops []session.Op
 			for _, d := range dirs {
-				ops = append(ops, session.OpCreate{Path: d + "/m-", ACL: everybody, Mode: session.EphemeralSequential})
+				ops = append(ops,
+					session.OpCreate{Path: d + "/m-", ACL: everybody,
+						Mode: session.EphemeralSequential})
 			}
 			made, list := b.Multi(ops...), b.List(dirs[0])
 			err = b.Do(t.Context())
@@ -189,7 +197,8 @@ func TestTheResultsOfAGroupAreThoseOfItsMembersWhateverTheyDo(t *testing.T) {
 			func() { require.NoError(t, l.leave(t.Context(), old.Path)) },
 			func() {
 				b := l.Grouped()
-				made := b.Create("/box", nil, session.Container, everybody) // it is answered with a Stat
+				// it is answered with a Stat
+				made := b.Create("/box", nil, session.Container, everybody)
 				require.NoError(t, b.Do(t.Context()))
 				box = made.Value
 			},
@@ -203,13 +212,15 @@ func TestTheResultsOfAGroupAreThoseOfItsMembersWhateverTheyDo(t *testing.T) {
 			_, ok := l.srv.Node(p)
 			require.False(t, ok, p)
 		}
-		// One was refused. The others are sent again by their calls: together, if these wake at one moment.
+		// One was refused. The others are sent again by their calls: together, if these wake at one
+		// moment.
 		require.Positive(t, l.at(fault.OpMulti))
 		require.LessOrEqual(t, l.at(fault.OpMulti), 1+4)
 	})
 }
 
-// A server refuses a multi that makes an ephemeral znode as a whole on a local session, for example.
+// A server refuses a multi that makes an ephemeral znode as a whole on a local session, for
+// example.
 func TestAGroupThatIsRefusedAsAWholeCostsEachMemberItsOwnRequest(t *testing.T) {
 	withLocks(t, 4, func(t *testing.T, l *lockers) {
 		l.srv.Inject(fault.Answer(fault.CodeNoAuth).Op(fault.OpMulti))
@@ -232,7 +243,8 @@ func TestAServerInTroubleSaysSoToEachMember(t *testing.T) {
 				require.ErrorContains(t, e.err, "can't read the request")
 			}
 			l.srv.Inject(answer(fault.CodeMarshallingError).Op(fault.OpMulti).Once())
-			require.ErrorContains(t, l.leave(t.Context(), "/d0/x", "/d1/x"), "can't read the request", "and to who is alone")
+			require.ErrorContains(t, l.leave(t.Context(), "/d0/x", "/d1/x"),
+				"can't read the request", "and to who is alone")
 		})
 	}
 }
@@ -250,10 +262,12 @@ func TestAGroupThatHearsThatTheSessionIsOverEndsIt(t *testing.T) {
 func TestAReplyToAGroupThatCanNotBeReadGivesUpTheConnection(t *testing.T) {
 	const headers = 16 // of a reply
 	for name, garble := range map[string]func(b []byte) []byte{
-		"one result too few": func(b []byte) []byte { return slices.Concat(b[:len(b)-9-9-4-len("/d2/n-0000000000")], b[len(b)-9:]) },
-		"no end":             func(b []byte) []byte { return b[:len(b)-9] },
-		"nothing":            func(b []byte) []byte { return b[:headers] },
-		"an unknown result":  func(b []byte) []byte { b[headers+3] = 77; return b },
+		"one result too few": func(b []byte) []byte {
+			return slices.Concat(b[:len(b)-9-9-4-len("/d2/n-0000000000")], b[len(b)-9:])
+		},
+		"no end":            func(b []byte) []byte { return b[:len(b)-9] },
+		"nothing":           func(b []byte) []byte { return b[:headers] },
+		"an unknown result": func(b []byte) []byte { b[headers+3] = 77; return b },
 	} {
 		t.Run(name, func(t *testing.T) {
 			withLocks(t, 3, func(t *testing.T, l *lockers) {

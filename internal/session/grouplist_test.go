@@ -54,12 +54,19 @@ func TestAServerInTroubleSaysSoToEachList(t *testing.T) {
 func TestAReplyToListsThatCanNotBeReadCostsEachOneMoreTry(t *testing.T) {
 	const headers = 16 // of a reply
 	for name, garble := range map[string]func(b []byte) []byte{
-		"one result too few":  func(b []byte) []byte { return slices.Concat(b[:len(b)-9-9-4-4-len("n-0000000000")], b[len(b)-9:]) },
-		"one result too many": func(b []byte) []byte { return slices.Concat(b[:len(b)-9], b[len(b)-9-9-4-4-len("n-0000000000"):]) },
-		"no end":              func(b []byte) []byte { return b[:len(b)-9] },
-		"nothing":             func(b []byte) []byte { return b[:headers] },
-		"an unknown result":   func(b []byte) []byte { b[headers+3] = 77; return b },
-		"another request's":   func(b []byte) []byte { binary.BigEndian.PutUint32(b, 1<<20); return b },
+		"one result too few": func(b []byte) []byte {
+			return slices.Concat(b[:len(b)-9-9-4-4-len("n-0000000000")], b[len(b)-9:])
+		},
+		"one result too many": func(b []byte) []byte {
+			return slices.Concat(b[:len(b)-9], b[len(b)-9-9-4-4-len("n-0000000000"):])
+		},
+		"no end":            func(b []byte) []byte { return b[:len(b)-9] },
+		"nothing":           func(b []byte) []byte { return b[:headers] },
+		"an unknown result": func(b []byte) []byte { b[headers+3] = 77; return b },
+		"another request's": func(b []byte) []byte {
+			binary.BigEndian.PutUint32(b, 1<<20)
+			return b
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withLocks(t, 3, func(t *testing.T, l *lockers) {
@@ -88,7 +95,8 @@ func TestAReplyToListsThatIsTooLongCostsEachOneMoreTry(t *testing.T) {
 				l.requireEntered(e, dir(i))
 			}
 		}
-		require.Equal(t, 1, l.at(fault.OpMultiRead), "then that one, known to be long, parts the others")
+		require.Equal(t, 1, l.at(fault.OpMultiRead),
+			"then that one, known to be long, parts the others")
 		require.Equal(t, 3+3, l.at(fault.OpGetChildren2))
 		require.Zero(t, l.at(fault.OpConnect), "no connection was given up")
 	})

@@ -94,17 +94,18 @@ type Retention struct {
 	s *Session
 
 	// Guarded by Session.mu.
-	nodes     []string      // as the caller named them, not changed in place; nil after Release
-	next      int           // index in nodes of the znode that this retention's next heartbeat checks
+	nodes []string // as the caller named them, not changed in place; nil after Release
+	// index in nodes of the znode that this retention's next heartbeat checks
+	next      int
 	place     *list.Element // in Session.toCheck
 	missing   string        // the znode that was found missing, or ""
 	onMissing func(node string)
 }
 
-// Retain marks the session as protecting a lock. Until Release, heartbeats confirm its lease through
-// the leader, each of which checks one of the znodes retained. The session is over for its holders
-// when the confirmed lease ends. Each lock releases only its own Retention; with a counter, a second
-// Release would end the protection of another lock.
+// Retain marks the session as protecting a lock. Until Release, heartbeats confirm its lease
+// through the leader, each of which checks one of the znodes retained. The session is over for its
+// holders when the confirmed lease ends. Each lock releases only its own Retention; with a counter,
+// a second Release would end the protection of another lock.
 //
 // nodes, one at least, are ephemeral znodes of the session, which exist only together: heartbeats
 // check them in turn. When Retain returns nil, SafeUntil is at least an eighth of the timeout
@@ -129,7 +130,9 @@ func (s *Session) Retain(ctx context.Context, nodes ...string) (*Retention, erro
 
 // tryRetain is Retain without I/O. It retains nothing if too little of the lease is left for a hold
 // to begin. isConfirmed says that the leader has just confirmed the lease.
-func (s *Session) tryRetain(nodes []string, isConfirmed bool) (r *Retention, isRetained bool, err error) {
+func (s *Session) tryRetain(
+	nodes []string, isConfirmed bool,
+) (r *Retention, isRetained bool, err error) {
 	if err := s.Err(); err != nil {
 		return nil, false, err
 	}

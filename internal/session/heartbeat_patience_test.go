@@ -16,9 +16,11 @@ import (
 )
 
 // writes are the requests that a follower passes on to its leader.
-var writes = []fault.Op{fault.OpCreate, fault.OpDelete, fault.OpSetData, fault.OpMulti, fault.OpSync}
+var writes = []fault.Op{fault.OpCreate, fault.OpDelete, fault.OpSetData, fault.OpMulti,
+	fault.OpSync}
 
-// Scenario 56: a handshake that takes longer than a sixth of the timeout, on every server, as after an ensemble's restart.
+// Scenario 56: a handshake that takes longer than a sixth of the timeout, on every server, as after
+// an ensemble's restart.
 func TestAServerWhoseHandshakesAreSlowIsWaitedFor(t *testing.T) {
 	for _, slow := range []time.Duration{2 * time.Second, 4 * time.Second} {
 		t.Run(slow.String(), func(t *testing.T) {
@@ -26,8 +28,10 @@ func TestAServerWhoseHandshakesAreSlowIsWaitedFor(t *testing.T) {
 				srv.Inject(fault.DelayReply(slow).Op(fault.OpConnect))
 				began := time.Now()
 				s := openAt(t, "a:1,b:1,c:1", func(c *session.Config) { c.Dial = srv.Dial })
-				t.Logf("connected after %v, %d attempts", time.Since(began), srv.Requests()[fault.OpConnect])
-				require.Less(t, srv.Requests()[fault.OpConnect], 11, "attempts, each of which may leave a session behind")
+				t.Logf("connected after %v, %d attempts", time.Since(began),
+					srv.Requests()[fault.OpConnect])
+				require.Less(t, srv.Requests()[fault.OpConnect], 11,
+					"attempts, each of which may leave a session behind")
 				_, err := s.Create(within(t, soon), "/x", nil, session.Ephemeral, everybody)
 				require.NoError(t, err)
 			})
@@ -54,8 +58,8 @@ func TestASlowNameLookUpOrDialIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A holder whose connection breaks reconnects although handshakes are slow. But it tries all servers: in the first round each
-// of them has a sixth of the timeout.
+// A holder whose connection breaks reconnects although handshakes are slow. But it tries all
+// servers: in the first round each of them has a sixth of the timeout.
 func TestAHolderGetsBackThroughASlowHandshake(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -71,8 +75,8 @@ func TestAHolderGetsBackThroughASlowHandshake(t *testing.T) {
 	})
 }
 
-// Scenario 56: writes take longer than a quarter of the timeout, on every server. Changing the server does not help; the
-// session waits for the writes, and its holds survive.
+// Scenario 56: writes take longer than a quarter of the timeout, on every server. Changing the
+// server does not help; the session waits for the writes, and its holds survive.
 func TestWritesThatAreSlowEverywhereAreWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := openAt(t, "a:1,b:1,c:1", func(c *session.Config) { c.Dial = srv.Dial })
@@ -91,7 +95,8 @@ func TestWritesThatAreSlowEverywhereAreWaitedFor(t *testing.T) {
 	})
 }
 
-// A session without a hold waits as well; when its writes are fast again, its patience is soon as short as before.
+// A session without a hold waits as well; when its writes are fast again, its patience is soon as
+// short as before.
 func TestPatienceGrowsWithSilenceAndEndsWithAPromptAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -113,19 +118,24 @@ func TestPatienceGrowsWithSilenceAndEndsWithAPromptAnswer(t *testing.T) {
 		freeze := srv.Inject(fault.FreezeReplies())
 		began := time.Now()
 		require.ErrorIs(t, s.Delete(ctx, "/x", -1), session.ErrUnknownOutcome)
-		require.InDelta(t, float64(session.Patience(10*time.Second)), float64(time.Since(began)), float64(200*time.Millisecond))
+		require.InDelta(t, float64(session.Patience(10*time.Second)), float64(time.Since(began)),
+			float64(200*time.Millisecond))
 		freeze.Remove()
 	})
 }
 
-// A cancelled call returns context.Canceled: the deadline of the attempt at a server is not the caller's.
+// A cancelled call returns context.Canceled: the deadline of the attempt at a server is not the
+// caller's.
 func TestACancelledCallIsNotLate(t *testing.T) {
 	for name, dial := range map[string]session.Dialer{
-		"dialer": func(string, string, time.Duration) (net.Conn, error) { return nil, context.DeadlineExceeded },
+		"dialer": func(string, string, time.Duration) (net.Conn, error) {
+			return nil, context.DeadlineExceeded
+		},
 		"driver": nil, // 192.0.2.1 never answers
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := session.Start("192.0.2.1:2181", session.Config{Timeout: time.Second, Dial: dial})
+			s, err := session.Start("192.0.2.1:2181",
+				session.Config{Timeout: time.Second, Dial: dial})
 			require.NoError(t, err)
 			defer s.Close()
 			ctx, cancel := context.WithCancel(context.Background())
@@ -137,7 +147,8 @@ func TestACancelledCallIsNotLate(t *testing.T) {
 	}
 }
 
-// A server that reads nothing any more is given up within one patience, also when a request blocks meanwhile, since it finds buffers full.
+// A server that reads nothing any more is given up within one patience, also when a request blocks
+// meanwhile, since it finds buffers full.
 func TestAWriteThatBlocksDoesNotProlongTheWaitForASilentServer(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		gone := make(chan time.Time, 10)
@@ -154,7 +165,8 @@ func TestAWriteThatBlocksDoesNotProlongTheWaitForASilentServer(t *testing.T) {
 		time.Sleep(time.Minute)
 		srv.Inject(fault.Freeze())
 		frozen := time.Now()
-		for range 20 { // the first has no answer when the one that finds the connection's buffer full blocks
+		for range 20 {
+			// the first has no answer when the one that finds the connection's buffer full blocks
 			time.Sleep(200 * time.Millisecond)
 			s.Go(func(ctx context.Context) { _, _ = s.Set(ctx, node, make([]byte, 15<<10), -1) })
 		}

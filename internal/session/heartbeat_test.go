@@ -44,14 +44,16 @@ func TestOneHeartbeatServesASessionHoweverManyHoldIt(t *testing.T) {
 			time.Sleep(1000 * time.Second) // a hundred timeouts
 			n := srv.Requests()
 			require.InDelta(t, 500, n[fault.OpMulti], 50, "%d holders: five a timeout", holders)
-			require.InDelta(t, 1700, n[fault.OpPing], 300, "%d holders: a ping every twentieth of a timeout in between", holders)
+			require.InDelta(t, 1700, n[fault.OpPing], 300,
+				"%d holders: a ping every twentieth of a timeout in between", holders)
 
 			for _, r := range held[1:] {
 				r.Release()
 				r.Release() // which does no harm
 			}
 			time.Sleep(100 * time.Second)
-			require.InDelta(t, 550, srv.Requests()[fault.OpMulti], 55, "one of %d holders is left", holders)
+			require.InDelta(t, 550, srv.Requests()[fault.OpMulti], 55, "one of %d holders is left",
+				holders)
 			held[0].Release()
 			time.Sleep(time.Second)
 			before := srv.Requests()[fault.OpMulti]
@@ -81,7 +83,8 @@ func TestSafeUntilMovesOnWhileSomethingIsHeld(t *testing.T) {
 	}
 }
 
-// With enableEagerACLCheck a follower refuses a write by itself, and without a zxid. That shows nothing of the leader.
+// With enableEagerACLCheck a follower refuses a write by itself, and without a zxid. That shows
+// nothing of the leader.
 func TestARefusalMovesTheLeaseOnlyIfItHasAZxid(t *testing.T) {
 	for _, zxid := range []uint64{0, 1} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {

@@ -10,7 +10,8 @@ import (
 	"github.com/zklock/locker/internal/session"
 )
 
-// A reply that names another znode than the requested one is refused: that znode may belong to another client.
+// A reply that names another znode than the requested one is refused: that znode may belong to
+// another client.
 func TestTheReplyToACreateHasToNameWhatWasAskedFor(t *testing.T) {
 	text := func(s string) []byte { return append(be32(nil, int32(len(s))), s...) }
 	for path, fine := range map[string]bool{
@@ -39,15 +40,17 @@ func TestTheReplyToACreateHasToNameWhatWasAskedFor(t *testing.T) {
 						return
 					}
 					if op == 14 { // multi: one create, and the end
-						c.reply(xid, 0, append(append([]byte{0, 0, 0, 1, 0, 0, 0, 0, 0}, text(path)...),
-							0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff))
+						c.reply(xid, 0,
+							append(append([]byte{0, 0, 0, 1, 0, 0, 0, 0, 0}, text(path)...),
+								0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff))
 						continue
 					}
 					c.reply(xid, 0, text(path))
 				}
 			}, func(t *testing.T, _ *peer, s *session.Session) {
 				const asked = "/locks/a/x-"
-				made, err := s.Create(within(t, soon), asked, nil, session.EphemeralSequential, session.WorldACL())
+				made, err := s.Create(within(t, soon), asked, nil, session.EphemeralSequential,
+					session.WorldACL())
 				check := func(got string, err error) {
 					if fine {
 						require.NoError(t, err)
@@ -61,7 +64,9 @@ func TestTheReplyToACreateHasToNameWhatWasAskedFor(t *testing.T) {
 				if path == "" {
 					return // a create in a transaction whose path no caller reads
 				}
-				tx, err := s.Transact(context.Background(), session.OpCreate{Path: asked, ACL: session.WorldACL(), Mode: session.EphemeralSequential})
+				tx, err := s.Transact(context.Background(),
+					session.OpCreate{Path: asked, ACL: session.WorldACL(),
+						Mode: session.EphemeralSequential})
 				got := ""
 				if err == nil {
 					got = tx.Responses[0].String

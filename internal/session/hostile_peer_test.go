@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// peer is a server that a test scripts: script serves each connection in its own goroutine, which ends with the connection.
+// peer is a server that a test scripts: script serves each connection in its own goroutine, which
+// ends with the connection.
 type peer struct {
 	script func(c *peerConn)
 	wg     sync.WaitGroup
@@ -88,8 +89,8 @@ func (c *peerConn) raw(b ...byte) { _, _ = c.Write(b) }
 // silence sends nothing until the client has disconnected.
 func (c *peerConn) silence() { _, _ = io.Copy(io.Discard, c) }
 
-// deaf discards what the client sends, while the script goes on. It returns a channel that is closed when the client has
-// disconnected.
+// deaf discards what the client sends, while the script goes on. It returns a channel that is
+// closed when the client has disconnected.
 func (c *peerConn) deaf() <-chan struct{} {
 	gone := make(chan struct{})
 	go func() {

@@ -14,61 +14,98 @@ import (
 	"github.com/zklock/locker/internal/session"
 )
 
-// hostileFrames are frames that a server may send instead of the reply to request xid. All are garbled: the client gives up
-// the connection.
+// hostileFrames are frames that a server may send instead of the reply to request xid. All are
+// garbled: the client gives up the connection.
 var hostileFrames = map[string]func(c *peerConn, xid int32){
-	"an empty frame":                   func(c *peerConn, _ int32) { c.send(nil) },
-	"half a header":                    func(c *peerConn, xid int32) { c.send(be64(be32(nil, xid), 1)) },
-	"a length of 2^31-1":               func(c *peerConn, _ int32) { c.raw(be64(be64(be32(nil, 0x7fffffff), 0), 0)...) },
-	"a length just above the limit":    func(c *peerConn, _ int32) { c.raw(be64(be64(be32(nil, session.MaxFrame+1), 0), 0)...) },
-	"a negative length":                func(c *peerConn, _ int32) { c.raw(0xff, 0xff, 0xff, 0xff) },
-	"the most negative length":         func(c *peerConn, _ int32) { c.raw(0x80, 0, 0, 0) },
-	"a length of 15":                   func(c *peerConn, _ int32) { c.raw(append(be32(nil, 15), make([]byte, 15)...)...) },
-	"the reply to another request":     func(c *peerConn, xid int32) { c.reply(xid+1, 0, nil) },
-	"the reply to request 0":           func(c *peerConn, _ int32) { c.reply(0, 0, nil) },
-	"the reply to a driver's request":  func(c *peerConn, _ int32) { c.reply(1, 0, nil) },
-	"a ping's reply that nobody sent":  func(c *peerConn, _ int32) { c.reply(-2, 0, nil) },
-	"an auth reply that nobody sent":   func(c *peerConn, _ int32) { c.reply(-4, 0, nil) },
-	"a setWatches reply nobody sent":   func(c *peerConn, _ int32) { c.reply(-8, 0, nil) },
-	"the same reply twice":             func(c *peerConn, xid int32) { c.reply(xid, -101, nil); c.reply(xid, -101, nil) },
-	"a notification of 4 bytes":        func(c *peerConn, _ int32) { c.send(be32(nil, -1)) },
-	"text":                             func(c *peerConn, _ int32) { c.raw([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")...) },
+	"an empty frame": func(c *peerConn, _ int32) { c.send(nil) },
+	"half a header": func(c *peerConn, xid int32) {
+		c.send(be64(be32(nil, xid), 1))
+	},
+	"a length of 2^31-1": func(c *peerConn, _ int32) {
+		c.raw(be64(be64(be32(nil, 0x7fffffff), 0), 0)...)
+	},
+	"a length just above the limit": func(c *peerConn, _ int32) {
+		c.raw(be64(be64(be32(nil, session.MaxFrame+1), 0), 0)...)
+	},
+	"a negative length": func(c *peerConn, _ int32) {
+		c.raw(0xff, 0xff, 0xff, 0xff)
+	},
+	"the most negative length": func(c *peerConn, _ int32) { c.raw(0x80, 0, 0, 0) },
+	"a length of 15": func(c *peerConn, _ int32) {
+		c.raw(append(be32(nil, 15), make([]byte, 15)...)...)
+	},
+	"the reply to another request":    func(c *peerConn, xid int32) { c.reply(xid+1, 0, nil) },
+	"the reply to request 0":          func(c *peerConn, _ int32) { c.reply(0, 0, nil) },
+	"the reply to a driver's request": func(c *peerConn, _ int32) { c.reply(1, 0, nil) },
+	"a ping's reply that nobody sent": func(c *peerConn, _ int32) { c.reply(-2, 0, nil) },
+	"an auth reply that nobody sent":  func(c *peerConn, _ int32) { c.reply(-4, 0, nil) },
+	"a setWatches reply nobody sent":  func(c *peerConn, _ int32) { c.reply(-8, 0, nil) },
+	"the same reply twice": func(c *peerConn, xid int32) {
+		c.reply(xid, -101, nil)
+		c.reply(xid, -101, nil)
+	},
+	"a notification of 4 bytes": func(c *peerConn, _ int32) { c.send(be32(nil, -1)) },
+	"text": func(c *peerConn, _ int32) {
+		c.raw([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")...)
+	},
 	"a frame of nothing but zero bits": func(c *peerConn, _ int32) { c.send(make([]byte, 64)) },
 }
 
 // hostileNotifications are garbled notifications, which stand in the place of no reply.
 var hostileNotifications = map[string]func(c *peerConn, xid int32){
-	"a notification above the limit":  func(c *peerConn, _ int32) { c.raw(be64(be64(be32(nil, session.MaxFrame+1), -1), 0)...) },
-	"a notification without a body":   func(c *peerConn, _ int32) { c.reply(-1, 0, nil) },
-	"a notification with a cut path":  func(c *peerConn, _ int32) { c.reply(-1, 0, be32(be32(be32(nil, 2), 3), 100)) },
-	"a notification with a huge path": func(c *peerConn, _ int32) { c.reply(-1, 0, be32(be32(be32(nil, 2), 3), 0x7fffffff)) },
-	"a notification, negative path":   func(c *peerConn, _ int32) { c.reply(-1, 0, be32(be32(be32(nil, 2), 3), -2)) },
+	"a notification above the limit": func(c *peerConn, _ int32) {
+		c.raw(be64(be64(be32(nil, session.MaxFrame+1), -1), 0)...)
+	},
+	"a notification without a body": func(c *peerConn, _ int32) { c.reply(-1, 0, nil) },
+	"a notification with a cut path": func(c *peerConn, _ int32) {
+		c.reply(-1, 0, be32(be32(be32(nil, 2), 3), 100))
+	},
+	"a notification with a huge path": func(c *peerConn, _ int32) {
+		c.reply(-1, 0, be32(be32(be32(nil, 2), 3), 0x7fffffff))
+	},
+	"a notification, negative path": func(c *peerConn, _ int32) {
+		c.reply(-1, 0, be32(be32(be32(nil, 2), 3), -2))
+	},
 }
 
 // silentFrames contain nothing wrong, and never the reply.
 var silentFrames = map[string]func(c *peerConn, xid int32){
 	"nothing":                     func(c *peerConn, _ int32) { c.silence() },
 	"half a length, then silence": func(c *peerConn, _ int32) { c.raw(0, 0); c.silence() },
-	"half a frame, then silence":  func(c *peerConn, xid int32) { c.raw(be32(be32(nil, 84), xid)...); c.silence() },
-	"a long length, then silence": func(c *peerConn, _ int32) { c.raw(be32(nil, 0x7fffffff)...); c.silence() },
+	"half a frame, then silence": func(c *peerConn, xid int32) {
+		c.raw(be32(be32(nil, 84), xid)...)
+		c.silence()
+	},
+	"a long length, then silence": func(c *peerConn, _ int32) {
+		c.raw(be32(nil, 0x7fffffff)...)
+		c.silence()
+	},
 	"the header of a reply of 2 GB, then silence": func(c *peerConn, xid int32) {
 		c.raw(append(be32(be32(nil, 0x7fffffff), xid), make([]byte, 12)...)...)
 		c.silence()
 	},
 	// xid −1, path null: a notification of nothing, which is ignored
-	"a frame of nothing but one bits": func(c *peerConn, _ int32) { c.send(bytes.Repeat([]byte{0xff}, 64)) },
-	"half a length, then the end":     func(c *peerConn, _ int32) { c.raw(0, 0) },
-	"half a frame, then the end":      func(c *peerConn, xid int32) { c.raw(be32(be32(nil, 84), xid)...) },
-	"the end":                         func(*peerConn, int32) {},
+	"a frame of nothing but one bits": func(c *peerConn,
+		_ int32) {
+		c.send(bytes.Repeat([]byte{0xff}, 64))
+	},
+	"half a length, then the end": func(c *peerConn, _ int32) { c.raw(0, 0) },
+	"half a frame, then the end": func(c *peerConn, xid int32) {
+		c.raw(be32(be32(nil, 84), xid)...)
+	},
+	"the end": func(*peerConn, int32) {},
 }
 
-// withPeer runs fn in a bubble with a session on the first connection to the peer. hostile decides what the peer does after a
-// request.
-func withPeer(t *testing.T, hostile func(c *peerConn), fn func(t *testing.T, p *peer, s *session.Session)) {
+// withPeer runs fn in a bubble with a session on the first connection to the peer. hostile decides
+// what the peer does after a request.
+func withPeer(
+	t *testing.T, hostile func(c *peerConn), fn func(t *testing.T, p *peer, s *session.Session),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t, hostile)
-		s, err := session.Start("a:1", session.Config{Timeout: 8 * time.Second, TickTime: 2 * time.Second, Dial: p.dial})
+		s, err := session.Start("a:1",
+			session.Config{Timeout: 8 * time.Second, TickTime: 2 * time.Second, Dial: p.dial})
 		require.NoError(t, err)
 		defer func() {
 			start := time.Now()
@@ -109,7 +146,8 @@ func TestAReadIsAskedAgainWhenTheServerFallsSilent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withPeer(t, once(frame), func(t *testing.T, p *peer, s *session.Session) {
 				_, err := s.Exists(within(t, soon), "/")
-				require.ErrorContains(t, err, "node does not exist", "answered on the next connection")
+				require.ErrorContains(t, err, "node does not exist",
+					"answered on the next connection")
 				require.Equal(t, 2, p.count())
 			})
 		})
@@ -121,7 +159,8 @@ func TestOneGarbledAnswerCostsOneCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withPeer(t, once(frame), func(t *testing.T, p *peer, s *session.Session) {
 				_, err := s.Exists(within(t, soon), "/")
-				if name == "the same reply twice" { // the first is an answer; the second fails no call
+				if name == "the same reply twice" {
+					// the first is an answer; the second fails no call
 					require.ErrorContains(t, err, "node does not exist")
 					time.Sleep(time.Second)
 				} else {
@@ -129,7 +168,8 @@ func TestOneGarbledAnswerCostsOneCall(t *testing.T) {
 					require.ErrorContains(t, err, "a:1", "the message names the server")
 				}
 				_, err = s.Exists(within(t, soon), "/")
-				require.ErrorContains(t, err, "node does not exist", "the next one is answered on another connection")
+				require.ErrorContains(t, err, "node does not exist",
+					"the next one is answered on another connection")
 				time.Sleep(time.Second)
 				require.Equal(t, 2, p.count())
 				require.Equal(t, session.Connected, s.State())
@@ -242,7 +282,8 @@ func TestAServerThatIsAlwaysHostileCostsItsCallsAndNotTheProgram(t *testing.T) {
 				for ctx.Err() == nil && s.Err() == nil {
 					_, err := s.Exists(ctx, "/")
 					require.Error(t, err)
-					require.LessOrEqual(t, time.Since(start), soon, "the call returns within its context")
+					require.LessOrEqual(t, time.Since(start), soon,
+						"the call returns within its context")
 				}
 				require.Less(t, p.count(), 60, "dials in %v", time.Since(start))
 				if err := s.Err(); err != nil {
@@ -292,7 +333,9 @@ func TestAListWithAChildWithoutANameIsGarbled(t *testing.T) {
 		"two million": append(be32(nil, 2_000_000), make([]byte, 8_000_000)...),
 	} {
 		t.Run(name, func(t *testing.T) {
-			withPeer(t, always(func(c *peerConn, xid int32) { c.reply(xid, 0, append(list, make([]byte, 68)...)) }),
+			withPeer(t, always(func(c *peerConn, xid int32) {
+				c.reply(xid, 0, append(list, make([]byte, 68)...))
+			}),
 				func(t *testing.T, _ *peer, s *session.Session) {
 					names, _, err := s.List(within(t, soon), "/")
 					require.ErrorIs(t, err, session.ErrGarbled)

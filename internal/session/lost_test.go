@@ -17,11 +17,13 @@ func TestACreateThatLeftHasAnUnknownOutcomeWhateverBreaksBesides(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that it does not run in between
 	for name, create := range map[string]func(ctx context.Context, r *session.Rig) error{
 		"create and list": func(ctx context.Context, r *session.Rig) error {
-			_, _, err := createAndList(ctx, r, "/d/x-", nil, session.EphemeralSequential, session.WorldACL())
+			_, _, err := createAndList(ctx, r, "/d/x-", nil, session.EphemeralSequential,
+				session.WorldACL())
 			return err
 		},
 		"transact and list": func(ctx context.Context, r *session.Rig) error {
-			op := session.OpCreate{Path: "/d/x-", ACL: session.WorldACL(), Mode: session.EphemeralSequential}
+			op := session.OpCreate{Path: "/d/x-", ACL: session.WorldACL(),
+				Mode: session.EphemeralSequential}
 			_, _, err := transactAndList(ctx, r, []session.Op{op}, []string{"/d"})
 			return err
 		},

@@ -24,8 +24,9 @@ func (s *Session) Multi(ctx context.Context, ops ...Op) ([]zk.MultiResponse, err
 
 // Transaction is the outcome of a Multi.
 type Transaction struct {
-	Responses []zk.MultiResponse // one for each operation, also if one was refused and none was done
-	Zxid      int64              // the czxid of every znode that was made; 0 if nothing was done
+	// one for each operation, also if one was refused and none was done
+	Responses []zk.MultiResponse
+	Zxid      int64 // the czxid of every znode that was made; 0 if nothing was done
 }
 
 // multi encodes a multi. One without operations does nothing, and is not sent.

@@ -20,8 +20,10 @@ func TestMultiDoesEverything(t *testing.T) {
 		require.NoError(t, err)
 		tx, err := g.Transact(g.ctx,
 			session.OpCheck{Path: g.path("/old"), Version: 0},
-			session.OpCreate{Path: g.path("/new"), Data: []byte("n"), ACL: everybody, Mode: session.Ephemeral},
-			session.OpCreate{Path: g.path("/seq-"), ACL: everybody, Mode: session.PersistentSequential},
+			session.OpCreate{Path: g.path("/new"), Data: []byte("n"), ACL: everybody,
+				Mode: session.Ephemeral},
+			session.OpCreate{Path: g.path("/seq-"), ACL: everybody,
+				Mode: session.PersistentSequential},
 			session.OpSet{Path: g.path("/old"), Data: []byte("1"), Version: 0},
 			session.OpDelete{Path: g.path("/gone"), Version: -1},
 			session.OpCheck{Path: g.path("/old"), Version: 1},
@@ -38,7 +40,8 @@ func TestMultiDoesEverything(t *testing.T) {
 		for _, p := range []string{resps[1].String, resps[2].String} {
 			stat, err := g.Exists(g.ctx, p)
 			require.NoError(t, err)
-			require.Equal(t, tx.Zxid, stat.Czxid, "the transaction's zxid is the czxid of what it made")
+			require.Equal(t, tx.Zxid, stat.Czxid,
+				"the transaction's zxid is the czxid of what it made")
 		}
 		_, err = g.Exists(g.ctx, g.path("/gone"))
 		require.ErrorIs(t, err, zk.ErrNoNode)
@@ -72,12 +75,18 @@ func TestAMultiOfWhichOneFailsDoesNothingAndSaysWhich(t *testing.T) {
 			path string // of the one at fault
 			want error
 		}{
-			"the only one":                 {[]session.Op{session.OpDelete{Path: g.path("/no"), Version: -1}}, 0, "/no", zk.ErrNoNode},
-			"the first":                    {[]session.Op{session.OpCheck{Path: g.path("/x"), Version: 9}, good("/a"), good("/b")}, 0, "/x", zk.ErrBadVersion},
-			"one in between":               {[]session.Op{good("/a"), good("/x"), good("/b")}, 1, "/x", zk.ErrNodeExists},
-			"the last":                     {[]session.Op{good("/a"), good("/b"), session.OpSet{Path: g.path("/no"), Version: -1}}, 2, "/no", zk.ErrNoNode},
-			"two":                          {[]session.Op{good("/a"), good("/x"), good("/b"), good("/x")}, 1, "/x", zk.ErrNodeExists},
-			"a check of what is not there": {[]session.Op{good("/a"), session.OpCheck{Path: g.path("/no"), Version: -1}}, 1, "/no", zk.ErrNoNode},
+			"the only one": {[]session.Op{session.OpDelete{Path: g.path("/no"),
+				Version: -1}}, 0, "/no", zk.ErrNoNode},
+			"the first": {[]session.Op{session.OpCheck{Path: g.path("/x"),
+				Version: 9}, good("/a"), good("/b")}, 0, "/x", zk.ErrBadVersion},
+			"one in between": {[]session.Op{good("/a"), good("/x"), good("/b")}, 1,
+				"/x", zk.ErrNodeExists},
+			"the last": {[]session.Op{good("/a"), good("/b"),
+				session.OpSet{Path: g.path("/no"), Version: -1}}, 2, "/no", zk.ErrNoNode},
+			"two": {[]session.Op{good("/a"), good("/x"), good("/b"),
+				good("/x")}, 1, "/x", zk.ErrNodeExists},
+			"a check of what is not there": {[]session.Op{good("/a"),
+				session.OpCheck{Path: g.path("/no"), Version: -1}}, 1, "/no", zk.ErrNoNode},
 		} {
 			resps, err := g.Multi(g.ctx, c.ops...)
 			require.ErrorIs(t, err, c.want, name)
@@ -95,7 +104,8 @@ func TestAMultiOfWhichOneFailsDoesNothingAndSaysWhich(t *testing.T) {
 			}
 			var op *session.OpError
 			require.ErrorAs(t, err, &op)
-			require.Equal(t, g.path(c.path), op.Path, "%s: the message names the operation's path", name)
+			require.Equal(t, g.path(c.path), op.Path, "%s: the message names the operation's path",
+				name)
 			names, _, err := g.List(g.ctx, g.path(""))
 			require.NoError(t, err)
 			require.Equal(t, []string{"x"}, names, "%s: nothing was done", name)
@@ -105,7 +115,8 @@ func TestAMultiOfWhichOneFailsDoesNothingAndSaysWhich(t *testing.T) {
 
 func TestAMultiWithANilOperationIsRefusedBeforeItIsSent(t *testing.T) {
 	srv := zktest.Run(t)
-	_, err := open(t, srv).Multi(within(t, soon), session.OpCreate{Path: "/made", ACL: everybody}, nil)
+	_, err := open(t, srv).Multi(within(t, soon), session.OpCreate{Path: "/made", ACL: everybody},
+		nil)
 	require.EqualError(t, err, "session: multi: an operation is nil")
 	require.Zero(t, srv.Requests()[fault.OpMulti])
 }

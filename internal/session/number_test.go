@@ -15,7 +15,8 @@ import (
 	"github.com/zklock/locker/tests/ensemble"
 )
 
-// moving is a connection that ends behind the request with the data "last"; the next one is to another server.
+// moving is a connection that ends behind the request with the data "last"; the next one is to
+// another server.
 type moving struct {
 	net.Conn
 	server *atomic.Int32
@@ -30,15 +31,19 @@ func (c moving) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Scenario 82. A server takes a committed write for the request that waits there with the same session and number. When a session has
-// come from another server, a write that it sent there may still be committed, or refused.
+// Scenario 82. A server takes a committed write for the request that waits there with the same
+// session and number. When a session has come from another server, a write that it sent there may
+// still be committed, or refused.
 func TestAWriteOfAnEarlierConnectionAnswersNoRequestOfALaterOne(t *testing.T) {
 	e := ensemble.Shared(t, 3)
 	e.NeedControl(t)
 	path, leader, followers := e.Path(t), e.Leader(t), e.Followers(t)
-	require.NoError(t, openAt(t, leader.Addr()).CreateAll(within(t, soon), path, nil, session.Persistent, session.WorldACL()))
+	require.NoError(t,
+		openAt(t, leader.Addr()).CreateAll(within(t, soon), path, nil, session.Persistent,
+			session.WorldACL()))
 
-	e.Slow(leader, 100*time.Millisecond) // a commit needs two round trips of the leader, a re-attachment one
+	// a commit needs two round trips of the leader, a re-attachment one
+	e.Slow(leader, 100*time.Millisecond)
 	for range 5 {
 		if tryToConfuse(t, e, followers, path) {
 			return
@@ -47,9 +52,12 @@ func TestAWriteOfAnEarlierConnectionAnswersNoRequestOfALaterOne(t *testing.T) {
 	require.Fail(t, "each time the early writes were committed before the session had moved")
 }
 
-// tryToConfuse sends writes to one follower and, once the session has moved to another one, requests with the numbers that those
-// writes would have if each connection counted anew. It says whether they came in time: before the first write was carried out.
-func tryToConfuse(t *testing.T, e *ensemble.Ensemble, followers []*ensemble.Node, path string) bool {
+// tryToConfuse sends writes to one follower and, once the session has moved to another one,
+// requests with the numbers that those writes would have if each connection counted from the
+// beginning. It says whether they came in time: before the first write was carried out.
+func tryToConfuse(
+	t *testing.T, e *ensemble.Ensemble, followers []*ensemble.Node, path string,
+) bool {
 	var server atomic.Int32
 	s := openAt(t, e.Connect(), func(c *session.Config) {
 		c.Dial = func(network, _ string, timeout time.Duration) (net.Conn, error) {

@@ -67,9 +67,12 @@ func (s *Session) Get(ctx context.Context, path string) ([]byte, zk.Stat, error)
 }
 
 // Set replaces a znode's data; version −1 means any.
-func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (zk.Stat, error) {
+func (s *Session) Set(
+	ctx context.Context, path string, data []byte, version int32,
+) (zk.Stat, error) {
 	return one(ctx, s, ask(s, wire.OpSetData, "set", path, func(b []byte) []byte {
-		return wire.AppendInt(wire.AppendBytes(wire.AppendString(b, s.cfg.join(path)), data), version)
+		return wire.AppendInt(wire.AppendBytes(wire.AppendString(b, s.cfg.join(path)), data),
+			version)
 	}, (*wire.Decoder).Stat))
 }
 
@@ -91,7 +94,9 @@ func (s *Session) ACL(ctx context.Context, path string) ([]zk.ACL, zk.Stat, erro
 }
 
 // SetACL replaces a znode's access list; version −1 means any.
-func (s *Session) SetACL(ctx context.Context, path string, acl []zk.ACL, version int32) (zk.Stat, error) {
+func (s *Session) SetACL(
+	ctx context.Context, path string, acl []zk.ACL, version int32,
+) (zk.Stat, error) {
 	return one(ctx, s, ask(s, wire.OpSetACL, "set ACL", path, func(b []byte) []byte {
 		return wire.AppendInt(wire.AppendACL(wire.AppendString(b, s.cfg.join(path)), acl), version)
 	}, (*wire.Decoder).Stat))
@@ -109,7 +114,9 @@ func (s *Session) Sync(ctx context.Context, path string) error {
 }
 
 func (s *Session) delete(path string, version int32) *Result[None] {
-	a := ask(s, wire.OpDelete, "delete", path, func(b []byte) []byte { return wire.AppendInt(wire.AppendString(b, s.cfg.join(path)), version) },
+	a := ask(s, wire.OpDelete, "delete", path, func(b []byte) []byte {
+		return wire.AppendInt(wire.AppendString(b, s.cfg.join(path)), version)
+	},
 		nothing)
 	if a.r != nil {
 		a.r.AddTouch(path, pipeline.Deletes)
@@ -118,7 +125,9 @@ func (s *Session) delete(path string, version int32) *Result[None] {
 }
 
 func (s *Session) get(path string) *Result[Data] {
-	return ask(s, wire.OpGetData, "get", path, func(b []byte) []byte { return wire.AppendBool(wire.AppendString(b, s.cfg.join(path)), false) },
+	return ask(s, wire.OpGetData, "get", path, func(b []byte) []byte {
+		return wire.AppendBool(wire.AppendString(b, s.cfg.join(path)), false)
+	},
 		func(d *wire.Decoder) Data { return Data{d.Bytes(), d.Stat()} })
 }
 
@@ -127,22 +136,30 @@ func (s *Session) list(path string, watch bool) *Result[Children] {
 	if watch {
 		name = "watch children"
 	}
-	return ask(s, wire.OpGetChildren2, name, path, func(b []byte) []byte { return wire.AppendBool(wire.AppendString(b, s.cfg.join(path)), watch) },
+	return ask(s, wire.OpGetChildren2, name, path, func(b []byte) []byte {
+		return wire.AppendBool(wire.AppendString(b, s.cfg.join(path)), watch)
+	},
 		func(d *wire.Decoder) Children { return Children{d.Names(), d.Stat()} })
 }
 
 func (s *Session) exists(path string) *Result[zk.Stat] {
-	return ask(s, wire.OpExists, "exists", path, func(b []byte) []byte { return wire.AppendBool(wire.AppendString(b, s.cfg.join(path)), false) },
+	return ask(s, wire.OpExists, "exists", path, func(b []byte) []byte {
+		return wire.AppendBool(wire.AppendString(b, s.cfg.join(path)), false)
+	},
 		(*wire.Decoder).Stat)
 }
 
 func (s *Session) acl(path string) *Result[ACL] {
-	return ask(s, wire.OpGetACL, "get ACL", path, func(b []byte) []byte { return wire.AppendString(b, s.cfg.join(path)) },
+	return ask(s, wire.OpGetACL, "get ACL", path, func(b []byte) []byte {
+		return wire.AppendString(b, s.cfg.join(path))
+	},
 		func(d *wire.Decoder) ACL { return ACL{d.ACL(), d.Stat()} })
 }
 
 func (s *Session) sync(path string) *Result[None] {
-	return ask(s, wire.OpSync, "sync", path, func(b []byte) []byte { return wire.AppendString(b, s.cfg.join(path)) }, nothing)
+	return ask(s, wire.OpSync, "sync", path, func(b []byte) []byte {
+		return wire.AppendString(b, s.cfg.join(path))
+	}, nothing)
 }
 
 func opOf(m Mode) int32 {
@@ -153,7 +170,9 @@ func opOf(m Mode) int32 {
 }
 
 // Create makes a znode. Its parent must exist.
-func (s *Session) Create(ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL) (Created, error) {
+func (s *Session) Create(
+	ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL,
+) (Created, error) {
 	return one(ctx, s, s.create(path, data, mode, acl))
 }
 
@@ -168,16 +187,22 @@ func (s *Session) create(path string, data []byte, mode Mode, acl []zk.ACL) *Res
 // mode, Persistent or Container. A missing chroot is an error (ErrConfig), or with
 // Config.CreateChroot is made as well. A znode that exists is left as it is, whatever its kind. Any
 // number of clients may do this at once.
-func (s *Session) CreateAll(ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL) error {
+func (s *Session) CreateAll(
+	ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL,
+) error {
 	return s.createAll(ctx, s.Batch, path, data, mode, acl)
 }
 
 // CreateAllGrouped is CreateAll whose creates may be members of a group (see Grouped).
-func (s *Session) CreateAllGrouped(ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL) error {
+func (s *Session) CreateAllGrouped(
+	ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL,
+) error {
 	return s.createAll(ctx, s.Grouped, path, data, mode, acl)
 }
 
-func (s *Session) createAll(ctx context.Context, batch func() *Batch, path string, data []byte, mode Mode, acl []zk.ACL) error {
+func (s *Session) createAll(
+	ctx context.Context, batch func() *Batch, path string, data []byte, mode Mode, acl []zk.ACL,
+) error {
 	if err := CheckPath(path); err != nil {
 		return err
 	}
@@ -193,7 +218,10 @@ func (s *Session) createAll(ctx context.Context, batch func() *Batch, path strin
 
 // createPath makes the znode full, but not the first chroot bytes of its path. It tries full first:
 // usually only that is missing, and the parents may be closed to us.
-func (s *Session) createPath(ctx context.Context, batch func() *Batch, full string, chroot int, data []byte, mode Mode, acl []zk.ACL) error {
+func (s *Session) createPath(
+	ctx context.Context, batch func() *Batch, full string, chroot int, data []byte, mode Mode,
+	acl []zk.ACL,
+) error {
 	var before Doubt
 	for {
 		err := s.createOne(ctx, batch, full, data, mode, acl)
@@ -221,14 +249,17 @@ func (s *Session) createPath(ctx context.Context, batch func() *Batch, full stri
 func (s *Session) checkChroot(ctx context.Context) error {
 	_, err := s.Exists(ctx, "/")
 	if errors.Is(err, zk.ErrNoNode) {
-		return configError("chroot", s.cfg.chroot, "does not exist, and is made only with WithCreateChroot (session.Config.CreateChroot, zklock --create-chroot)")
+		return configError("chroot", s.cfg.chroot,
+			"does not exist, and is made only with WithCreateChroot (session.Config.CreateChroot, zklock --create-chroot)")
 	}
 	return err
 }
 
 // createOne makes the znode full, a path with the chroot. Below a parent that is closed to us, the
 // server refuses the create even if the znode exists, which is all that matters then.
-func (s *Session) createOne(ctx context.Context, batch func() *Batch, full string, data []byte, mode Mode, acl []zk.ACL) error {
+func (s *Session) createOne(
+	ctx context.Context, batch func() *Batch, full string, data []byte, mode Mode, acl []zk.ACL,
+) error {
 	path := s.cfg.strip(full)
 	b := batch()
 	added(b, s.createFull(full, path, data, mode, acl))
@@ -236,7 +267,9 @@ func (s *Session) createOne(ctx context.Context, batch func() *Batch, full strin
 	if !errors.Is(err, zk.ErrNoAuth) {
 		return err
 	}
-	look := ask(s, wire.OpExists, "exists", path, func(b []byte) []byte { return wire.AppendBool(wire.AppendString(b, full), false) }, (*wire.Decoder).Stat)
+	look := ask(s, wire.OpExists, "exists", path, func(b []byte) []byte {
+		return wire.AppendBool(wire.AppendString(b, full), false)
+	}, (*wire.Decoder).Stat)
 	if _, lookErr := one(ctx, s, look); lookErr != nil {
 		return err
 	}
@@ -264,7 +297,9 @@ func checkCreate(path string, mode Mode) error {
 	return CheckPath(path)
 }
 
-func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk.ACL) *Result[Created] {
+func (s *Session) createFull(
+	full, path string, data []byte, mode Mode, acl []zk.ACL,
+) *Result[Created] {
 	a := newResult[Created](opOf(mode), "create", path)
 	appendCreate(a.r, full, path, data, mode, acl)
 	a.decode = func() (Created, error) {
@@ -277,7 +312,8 @@ func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk
 
 // appendCreate encodes a create, whose opcode is in the frame already.
 func appendCreate(r *pipeline.Request, full, path string, data []byte, mode Mode, acl []zk.ACL) {
-	r.Frame = wire.AppendInt(wire.AppendACL(wire.AppendBytes(wire.AppendString(r.Frame, full), data), acl), int32(mode))
+	r.Frame = wire.AppendInt(wire.AppendACL(wire.AppendBytes(wire.AppendString(r.Frame, full),
+		data), acl), int32(mode))
 	r.AddTouch(path, effectOf(mode))
 }
 

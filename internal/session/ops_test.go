@@ -18,11 +18,13 @@ var everybody = session.WorldACL()
 
 func TestCreateInEveryMode(t *testing.T) {
 	everywhere(t, func(t *testing.T, g *ground) {
-		for i, mode := range []session.Mode{session.Persistent, session.Ephemeral, session.PersistentSequential, session.EphemeralSequential, session.Container} {
+		for i, mode := range []session.Mode{session.Persistent, session.Ephemeral,
+			session.PersistentSequential, session.EphemeralSequential, session.Container} {
 			asked := g.path("/n" + string(rune('a'+i)) + "-")
 			made, err := g.Create(g.ctx, asked, []byte("data"), mode, everybody)
 			require.NoError(t, err)
-			sequential := mode == session.PersistentSequential || mode == session.EphemeralSequential
+			sequential := mode == session.PersistentSequential ||
+				mode == session.EphemeralSequential
 			if sequential {
 				require.Regexp(t, "^"+asked+`\d{10}$`, made.Path)
 			} else {
@@ -59,7 +61,8 @@ func TestRefusalsAreTheDriversErrorsAndChangeNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, g *ground) {
 		_, err := g.Create(g.ctx, g.path("/e"), nil, session.Ephemeral, everybody)
 		require.NoError(t, err)
-		require.NoError(t, g.CreateAll(g.ctx, g.path("/d/child"), nil, session.Persistent, everybody))
+		require.NoError(t,
+			g.CreateAll(g.ctx, g.path("/d/child"), nil, session.Persistent, everybody))
 		for name, c := range map[string]struct {
 			do   func() error
 			want error
@@ -68,32 +71,73 @@ func TestRefusalsAreTheDriversErrorsAndChangeNothing(t *testing.T) {
 				_, err := g.Create(g.ctx, g.path("/no/x"), nil, session.Ephemeral, everybody)
 				return err
 			}, zk.ErrNoNode},
-			"create below an ephemeral": {func() error { _, err := g.Create(g.ctx, g.path("/e/x"), nil, session.Ephemeral, everybody); return err },
+			"create below an ephemeral": {func() error {
+				_, err := g.Create(g.ctx, g.path("/e/x"), nil, session.Ephemeral, everybody)
+				return err
+			},
 				zk.ErrNoChildrenForEphemerals},
-			"create with no ACL": {func() error { _, err := g.Create(g.ctx, g.path("/x"), nil, session.Ephemeral, nil); return err }, zk.ErrInvalidACL},
+			"create with no ACL": {func() error {
+				_, err := g.Create(g.ctx, g.path("/x"), nil, session.Ephemeral, nil)
+				return err
+			}, zk.ErrInvalidACL},
 			"create and list, no parent": {func() error {
-				_, _, err := createAndList(g.ctx, g, g.path("/no/x"), nil, session.Ephemeral, everybody)
+				_, _, err := createAndList(g.ctx, g, g.path("/no/x"), nil, session.Ephemeral,
+					everybody)
 				return err
 			}, zk.ErrNoNode},
-			"delete nothing":           {func() error { return g.Delete(g.ctx, g.path("/no"), -1) }, zk.ErrNoNode},
-			"delete another version":   {func() error { return g.Delete(g.ctx, g.path("/e"), 7) }, zk.ErrBadVersion},
-			"delete with children":     {func() error { return g.Delete(g.ctx, g.path("/d"), -1) }, zk.ErrNotEmpty},
-			"get nothing":              {func() error { _, _, err := g.Get(g.ctx, g.path("/no")); return err }, zk.ErrNoNode},
-			"set nothing":              {func() error { _, err := g.Set(g.ctx, g.path("/no"), nil, -1); return err }, zk.ErrNoNode},
-			"set another version":      {func() error { _, err := g.Set(g.ctx, g.path("/d"), nil, 7); return err }, zk.ErrBadVersion},
-			"list nothing":             {func() error { _, _, err := g.List(g.ctx, g.path("/no")); return err }, zk.ErrNoNode},
-			"exists nothing":           {func() error { _, err := g.Exists(g.ctx, g.path("/no")); return err }, zk.ErrNoNode},
-			"exists now nothing":       {func() error { _, err := existsNow(g.ctx, g, g.path("/no")); return err }, zk.ErrNoNode},
-			"ACL of nothing":           {func() error { _, _, err := g.ACL(g.ctx, g.path("/no")); return err }, zk.ErrNoNode},
-			"set ACL of nothing":       {func() error { _, err := g.SetACL(g.ctx, g.path("/no"), everybody, -1); return err }, zk.ErrNoNode},
-			"set ACL, another version": {func() error { _, err := g.SetACL(g.ctx, g.path("/d"), everybody, 7); return err }, zk.ErrBadVersion},
+			"delete nothing": {func() error {
+				return g.Delete(g.ctx, g.path("/no"), -1)
+			}, zk.ErrNoNode},
+			"delete another version": {func() error {
+				return g.Delete(g.ctx, g.path("/e"), 7)
+			}, zk.ErrBadVersion},
+			"delete with children": {func() error {
+				return g.Delete(g.ctx, g.path("/d"), -1)
+			}, zk.ErrNotEmpty},
+			"get nothing": {func() error {
+				_, _, err := g.Get(g.ctx, g.path("/no"))
+				return err
+			}, zk.ErrNoNode},
+			"set nothing": {func() error {
+				_, err := g.Set(g.ctx, g.path("/no"), nil, -1)
+				return err
+			}, zk.ErrNoNode},
+			"set another version": {func() error {
+				_, err := g.Set(g.ctx, g.path("/d"), nil, 7)
+				return err
+			}, zk.ErrBadVersion},
+			"list nothing": {func() error {
+				_, _, err := g.List(g.ctx, g.path("/no"))
+				return err
+			}, zk.ErrNoNode},
+			"exists nothing": {func() error {
+				_, err := g.Exists(g.ctx, g.path("/no"))
+				return err
+			}, zk.ErrNoNode},
+			"exists now nothing": {func() error {
+				_, err := existsNow(g.ctx, g, g.path("/no"))
+				return err
+			}, zk.ErrNoNode},
+			"ACL of nothing": {func() error {
+				_, _, err := g.ACL(g.ctx, g.path("/no"))
+				return err
+			}, zk.ErrNoNode},
+			"set ACL of nothing": {func() error {
+				_, err := g.SetACL(g.ctx, g.path("/no"), everybody, -1)
+				return err
+			}, zk.ErrNoNode},
+			"set ACL, another version": {func() error {
+				_, err := g.SetACL(g.ctx, g.path("/d"), everybody, 7)
+				return err
+			}, zk.ErrBadVersion},
 		} {
 			err := c.do()
 			require.ErrorIs(t, err, c.want, name)
 			require.NotErrorIs(t, err, session.ErrUnknownOutcome, name)
 			var op *session.OpError
 			require.ErrorAs(t, err, &op, name)
-			require.True(t, strings.HasPrefix(op.Path, g.base), "%s: the path as it was given: %s", name, op.Path)
+			require.True(t, strings.HasPrefix(op.Path, g.base), "%s: the path as it was given: %s",
+				name, op.Path)
 		}
 		names, _, err := g.List(g.ctx, g.path(""))
 		require.NoError(t, err)
@@ -122,11 +166,13 @@ func TestAccessLists(t *testing.T) {
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		_, err = g.Create(g.ctx, g.path("/hers/x"), nil, session.Ephemeral, everybody)
 		require.ErrorIs(t, err, zk.ErrNoAuth)
-		if _, err = g.Exists(g.ctx, g.path("/hers")); err != nil { // up to 3.8.3 and 3.9.1 everybody may see that a znode exists
+		if _, err = g.Exists(g.ctx, g.path("/hers")); err != nil {
+			// up to 3.8.3 and 3.9.1 everybody may see that a znode exists
 			require.ErrorIs(t, err, zk.ErrNoAuth)
 		}
 
-		stat, err := alice.SetACL(g.ctx, g.path("/hers"), append(closed, zk.ACL{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}), 0)
+		stat, err := alice.SetACL(g.ctx, g.path("/hers"),
+			append(closed, zk.ACL{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}), 0)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, stat.Aversion)
 		data, _, err := g.Get(g.ctx, g.path("/hers"))
@@ -134,9 +180,11 @@ func TestAccessLists(t *testing.T) {
 		require.Equal(t, []byte("x"), data)
 
 		both := g.another(auth, func(c *session.Config) {
-			c.Auth = append(c.Auth, session.Auth{Scheme: "digest", Credential: []byte("bob:hidden")})
+			c.Auth = append(c.Auth,
+				session.Auth{Scheme: "digest", Credential: []byte("bob:hidden")})
 		})
-		_, err = both.Create(g.ctx, g.path("/his"), nil, session.Persistent, zk.DigestACL(zk.PermAll, "bob", "hidden"))
+		_, err = both.Create(g.ctx, g.path("/his"), nil, session.Persistent,
+			zk.DigestACL(zk.PermAll, "bob", "hidden"))
 		require.NoError(t, err)
 		for _, p := range []string{"/hers", "/his"} {
 			_, err := both.Set(g.ctx, g.path(p), nil, -1)
@@ -149,7 +197,8 @@ func TestRefusedCredentialsEndTheSession(t *testing.T) {
 	everywhere(t, func(t *testing.T, g *ground) {
 		for _, auth := range []session.Auth{{Scheme: "nonesuch", Credential: []byte("x")}} {
 			start := time.Now()
-			conf := session.Config{Auth: []session.Auth{{Scheme: "digest", Credential: []byte("a:b")}, auth}}
+			conf := session.Config{Auth: []session.Auth{{Scheme: "digest",
+				Credential: []byte("a:b")}, auth}}
 			g.config(&conf)
 			_, err := session.Open(g.ctx, g.connect, conf)
 			require.ErrorIs(t, err, session.ErrAuth)
@@ -174,8 +223,13 @@ func reconnectAsAlice(t *testing.T, after func(cred []byte)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		cred := []byte("alice:secret")
-		s := open(t, srv, func(c *session.Config) { c.Auth = []session.Auth{{Scheme: "digest", Credential: cred}} })
-		_, err := s.Create(within(t, soon), "/hers", nil, session.Persistent, zk.DigestACL(zk.PermAll, "alice", "secret"))
+		s := open(t, srv,
+			func(c *session.Config) {
+				c.Auth = []session.Auth{{Scheme: "digest",
+					Credential: cred}}
+			})
+		_, err := s.Create(within(t, soon), "/hers", nil, session.Persistent,
+			zk.DigestACL(zk.PermAll, "alice", "secret"))
 		require.NoError(t, err)
 		after(cred)
 		for range 3 {
@@ -203,13 +257,16 @@ func TestCreateAndListAtTheTop(t *testing.T) {
 func TestTheChrootIsPutOnAndTakenOff(t *testing.T) {
 	everywhere(t, func(t *testing.T, g *ground) {
 		plain := openAt(t, g.connect, g.config)
-		made, err := g.Create(g.ctx, g.path("/a-"), []byte("x"), session.PersistentSequential, everybody)
+		made, err := g.Create(g.ctx, g.path("/a-"), []byte("x"), session.PersistentSequential,
+			everybody)
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(made.Path, g.path("/a-")))
 		data, _, err := plain.Get(g.ctx, g.chroot+made.Path)
 		require.NoError(t, err)
 		require.Equal(t, []byte("x"), data)
-		resps, err := g.Multi(g.ctx, session.OpCreate{Path: g.path("/m-"), Mode: session.EphemeralSequential, ACL: everybody})
+		resps, err := g.Multi(g.ctx,
+			session.OpCreate{Path: g.path("/m-"), Mode: session.EphemeralSequential,
+				ACL: everybody})
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(resps[0].String, g.path("/m-")), resps[0].String)
 		w, err := g.Watch(g.ctx, made.Path)
@@ -226,7 +283,8 @@ func TestTheChrootIsPutOnAndTakenOff(t *testing.T) {
 
 func TestCreateAllMakesWhatIsMissingAndLeavesWhatIsThere(t *testing.T) {
 	everywhere(t, func(t *testing.T, g *ground) {
-		require.NoError(t, g.CreateAll(g.ctx, g.path("/a/b/c/d"), []byte("leaf"), session.Container, everybody))
+		require.NoError(t,
+			g.CreateAll(g.ctx, g.path("/a/b/c/d"), []byte("leaf"), session.Container, everybody))
 		data, _, err := g.Get(g.ctx, g.path("/a/b/c/d"))
 		require.NoError(t, err)
 		require.Equal(t, []byte("leaf"), data)
@@ -234,12 +292,15 @@ func TestCreateAllMakesWhatIsMissingAndLeavesWhatIsThere(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, data)
 
-		require.NoError(t, g.CreateAll(g.ctx, g.path("/a/b/c/d"), []byte("other"), session.Persistent, everybody))
+		require.NoError(t,
+			g.CreateAll(g.ctx, g.path("/a/b/c/d"), []byte("other"), session.Persistent, everybody))
 		data, _, err = g.Get(g.ctx, g.path("/a/b/c/d"))
 		require.NoError(t, err)
 		require.Equal(t, []byte("leaf"), data, "what is there is left as it is")
-		require.NoError(t, g.CreateAll(g.ctx, g.path(""), nil, session.Persistent, everybody), "also the top")
-		require.NoError(t, g.CreateAll(g.ctx, "/", nil, session.Persistent, everybody), "also the root")
+		require.NoError(t, g.CreateAll(g.ctx, g.path(""), nil, session.Persistent, everybody),
+			"also the top")
+		require.NoError(t, g.CreateAll(g.ctx, "/", nil, session.Persistent, everybody),
+			"also the root")
 	})
 }
 
@@ -260,23 +321,33 @@ func TestCreateAllBelowParentsThatAreClosedToUs(t *testing.T) {
 			c.Auth = []session.Auth{{Scheme: "digest", Credential: []byte("owner:pw")}}
 		})
 		closed := zk.DigestACL(zk.PermAll, "owner", "pw")
-		require.NoError(t, owner.CreateAll(g.ctx, g.path("/closed"), nil, session.Persistent, closed))
+		require.NoError(t,
+			owner.CreateAll(g.ctx, g.path("/closed"), nil, session.Persistent, closed))
 		_, err := owner.Create(g.ctx, g.path("/closed/open"), nil, session.Persistent, everybody)
 		require.NoError(t, err)
-		require.NoError(t, g.CreateAll(g.ctx, g.path("/closed/open/a/b"), nil, session.Persistent, everybody))
-		require.ErrorIs(t, g.CreateAll(g.ctx, g.path("/closed/mine"), nil, session.Persistent, everybody), zk.ErrNoAuth)
-		require.ErrorIs(t, g.CreateAll(g.ctx, g.path("/closed/mine/deeper"), nil, session.Persistent, everybody), zk.ErrNoAuth)
+		require.NoError(t,
+			g.CreateAll(g.ctx, g.path("/closed/open/a/b"), nil, session.Persistent, everybody))
+		require.ErrorIs(t,
+			g.CreateAll(g.ctx, g.path("/closed/mine"), nil, session.Persistent,
+				everybody), zk.ErrNoAuth)
+		require.ErrorIs(t,
+			g.CreateAll(g.ctx, g.path("/closed/mine/deeper"), nil, session.Persistent,
+				everybody), zk.ErrNoAuth)
 	})
 }
 
 func TestCreateAllOfAnExistingZnodeInADirectoryWhereWeMayNotCreate(t *testing.T) {
 	everywhere(t, func(t *testing.T, g *ground) {
 		readers := []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}}
-		require.NoError(t, g.CreateAll(g.ctx, g.path("/closed"), nil, session.Persistent, everybody))
-		require.NoError(t, g.CreateAll(g.ctx, g.path("/closed/there"), nil, session.Persistent, everybody))
+		require.NoError(t,
+			g.CreateAll(g.ctx, g.path("/closed"), nil, session.Persistent, everybody))
+		require.NoError(t,
+			g.CreateAll(g.ctx, g.path("/closed/there"), nil, session.Persistent, everybody))
 		_, err := g.SetACL(g.ctx, g.path("/closed"), readers, -1)
 		require.NoError(t, err)
-		require.NoError(t, g.CreateAll(g.ctx, g.path("/closed/there"), nil, session.Persistent, everybody), "it is there: nothing has to be made")
+		require.NoError(t,
+			g.CreateAll(g.ctx, g.path("/closed/there"), nil, session.Persistent,
+				everybody), "it is there: nothing has to be made")
 	})
 }
 
@@ -285,7 +356,8 @@ func TestCreateAllGoesOnAfterALostReply(t *testing.T) {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := open(t, srv)
 			srv.Inject(fault.CloseAfter().Op(fault.OpCreate).Nth(n))
-			require.NoError(t, s.CreateAll(within(t, soon), "/a/b/c", nil, session.Persistent, everybody))
+			require.NoError(t,
+				s.CreateAll(within(t, soon), "/a/b/c", nil, session.Persistent, everybody))
 			_, there := srv.Node("/a/b/c")
 			require.True(t, there)
 		})

@@ -17,12 +17,18 @@ func TestASessionFindsOutTheTickBeforeItsFirstHandshake(t *testing.T) {
 		given time.Duration
 		want  time.Duration
 	}{
-		"of 500 ms":                       {[]zktest.Option{zktest.WithTick(500 * time.Millisecond)}, 0, 500 * time.Millisecond},
-		"of 2 s":                          {nil, 0, 2 * time.Second},
-		"of 3 s":                          {[]zktest.Option{zktest.WithTick(3 * time.Second)}, 0, 3 * time.Second},
-		"of less than is asked for":       {[]zktest.Option{zktest.WithTick(10 * time.Millisecond), zktest.WithSessionTimeouts(20*time.Millisecond, time.Minute)}, 0, 50 * time.Millisecond},
-		"with a minimum above two ticks":  {[]zktest.Option{zktest.WithSessionTimeouts(12*time.Second, time.Minute)}, 0, 6 * time.Second},
-		"that is given, and another one":  {[]zktest.Option{zktest.WithTick(500 * time.Millisecond)}, time.Second, time.Second},
+		"of 500 ms": {[]zktest.Option{zktest.WithTick(
+			500 * time.Millisecond)}, 0, 500 * time.Millisecond},
+		"of 2 s": {nil, 0, 2 * time.Second},
+		"of 3 s": {[]zktest.Option{zktest.WithTick(3 * time.Second)}, 0,
+			3 * time.Second},
+		"of less than is asked for": {[]zktest.Option{zktest.WithTick(10 * time.Millisecond),
+			zktest.WithSessionTimeouts(20*time.Millisecond, time.Minute)}, 0,
+			50 * time.Millisecond},
+		"with a minimum above two ticks": {[]zktest.Option{zktest.WithSessionTimeouts(
+			12*time.Second, time.Minute)}, 0, 6 * time.Second},
+		"that is given, and another one": {[]zktest.Option{zktest.WithTick(
+			500 * time.Millisecond)}, time.Second, time.Second},
 		"that is given, of the same tick": {nil, 2 * time.Second, 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +54,8 @@ func TestASessionFindsOutTheTickBeforeItsFirstHandshake(t *testing.T) {
 	}
 }
 
-// Nothing that happens to the first handshakes keeps the session from finding out the tick, and from its own handshake.
+// Nothing that happens to the first handshakes keeps the session from finding out the tick, and
+// from its own handshake.
 func TestAFaultWhileTheTickIsFoundOutDelaysTheSession(t *testing.T) {
 	for name, failure := range map[string]fault.Fault{
 		"refused":                fault.Refuse(),

@@ -15,7 +15,8 @@ import (
 // What is asked of one server outside of any session that holds a lock: its tick, by each client,
 // and the rest by a doctor.
 
-const maxWords = 8 << 20 // bytes of an answer to a four-letter word; that to "cons" grows with the server's clients
+// bytes of an answer to a four-letter word; that to "cons" grows with the server's clients
+const maxWords = 8 << 20
 
 // FourLetter sends a four-letter word to the server at host:port, on a connection of its own,
 // dialled by conf, and returns the answer, which may say that the word is not allowed. It blocks
@@ -41,7 +42,9 @@ type Probe = probe.Probe
 
 // OpenProbe opens a session with the server at host:port and asks for timeout, not conf's. ctx
 // bounds the probe's whole life. No credentials are presented.
-func OpenProbe(ctx context.Context, conf Config, server string, timeout time.Duration) (*probe.Probe, error) {
+func OpenProbe(
+	ctx context.Context, conf Config, server string, timeout time.Duration,
+) (*probe.Probe, error) {
 	sent := time.Now()
 	conn, err := conf.dialAlone(ctx, server)
 	if err != nil {
@@ -74,8 +77,9 @@ func (s *Session) findTick(server string, limit time.Duration) error {
 	}
 	_ = p.Close() // if it fails, the probe's session runs out by itself
 	if p.Tick() > maxFoundTick {
-		return fmt.Errorf("granted a session timeout of %v, although the least was asked for, and so the servers' tick "+
-			"can't be found out: give it (WithTickTime)", p.Granted)
+		return fmt.Errorf(
+			"granted a session timeout of %v, although the least was asked for, and so the servers' tick "+
+				"can't be found out: give it (WithTickTime)", p.Granted)
 	}
 	s.mu.Lock()
 	s.lease.FoundTick(p.Tick())
@@ -112,5 +116,6 @@ func (c Config) dialAlone(ctx context.Context, server string) (net.Conn, error) 
 
 // endWith has I/O on conn end with ctx, at the latest.
 func endWith(ctx context.Context, conn net.Conn) {
-	context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // it may be closed by then
+	// it may be closed by then
+	context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 }

@@ -90,7 +90,9 @@ func one[T any](ctx context.Context, s *Session, a *Result[T]) (T, error) {
 	return a.Value, a.Err
 }
 
-func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byte, read func(*wire.Decoder) T) *Result[T] {
+func ask[T any](
+	s *Session, op int32, name, path string, body func([]byte) []byte, read func(*wire.Decoder) T,
+) *Result[T] {
 	if err := checkNamed(path); err != nil {
 		return &Result[T]{Err: err}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// If the leader refuses a heartbeat because it is closing the session, or because the session has moved, the code is inside a
-// reply whose header says OK.
+// If the leader refuses a heartbeat because it is closing the session, or because the session has
+// moved, the code is inside a reply whose header says OK.
 func TestAHeartbeatThatSaysExpiredInsideEndsTheSessionAndConfirmsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -42,7 +42,8 @@ func TestAHeartbeatThatSaysMovedInsideConfirmsNothingAndCostsTheConnection(t *te
 
 		srv.Inject(fault.AnswerInside(fault.CodeSessionMoved).Op(fault.OpMulti))
 		eventually(t, s.Done(), "the end of the session")
-		require.Equal(t, session.ErrLeaseExpired, s.Err(), "as long as nothing else is heard the lease is not confirmed")
+		require.Equal(t, session.ErrLeaseExpired, s.Err(),
+			"as long as nothing else is heard the lease is not confirmed")
 		require.Len(t, srv.Sessions(), 1)
 	})
 }
@@ -57,7 +58,8 @@ func TestCodesOfTheSessionInsideAnyMultiAreOfTheSession(t *testing.T) {
 			srv.Inject(fault.AnswerInside(fault.CodeSessionExpired).Op(fault.OpMulti))
 			_, err := s.Multi(within(t, soon), create, check)
 			require.ErrorIs(t, err, session.ErrExpired)
-			require.NotErrorIs(t, err, session.ErrUnknownOutcome, "the server says that nothing was done")
+			require.NotErrorIs(t, err, session.ErrUnknownOutcome,
+				"the server says that nothing was done")
 			require.Equal(t, session.ErrExpired, s.Err())
 		})
 	})
@@ -100,8 +102,8 @@ func TestHeartbeatsCheckEveryZnodeOfAHoldOfSeveral(t *testing.T) {
 	})
 }
 
-// When every znode that was held is found missing, there is nothing to check, and the heartbeat does
-// not come at once again and again.
+// When every znode that was held is found missing, there is nothing to check, and the heartbeat
+// does not come at once again and again.
 func TestAKeeperWithNothingLeftToCheckWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -119,8 +121,8 @@ func TestAKeeperWithNothingLeftToCheckWaits(t *testing.T) {
 	})
 }
 
-// A heartbeat that finds the znode gone notifies its holder and still confirms the lease; the next ones check the znodes of
-// the other holders.
+// A heartbeat that finds the znode gone notifies its holder and still confirms the lease; the next
+// ones check the znodes of the other holders.
 func TestAHolderWhoseZnodeAHeartbeatFindsGoneIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)

@@ -36,18 +36,21 @@ type Session struct {
 	ephemerals *ephemeral.Count
 	changes    *changes
 
-	ctx context.Context         // ends with the session; its cause is Err
-	end context.CancelCauseFunc // ends the session, for the first cause that comes, without a mutex; shutdown does the rest
+	ctx context.Context // ends with the session; its cause is Err
+	// ends the session, for the first cause that comes, without a mutex; shutdown does the rest
+	end context.CancelCauseFunc
 
 	joined chan struct{}  // closed when everything has been joined
 	bg     sync.WaitGroup // conns, their ends, tell, callbacks and Go
 
-	looking chan struct{} // taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
+	// taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
+	looking chan struct{}
 
 	common  link.Common      // of its conns
 	numbers pipeline.Numbers // of its requests
 
-	askedToEnd bool          // a server was asked to end the session, and answered; set before cut is closed
+	// a server was asked to end the session, and answered; set before cut is closed
+	askedToEnd bool
 	cut        chan struct{} // closed when the session has ended and has no connection any more
 
 	attaching sync.Once // sets attached, which locks use
@@ -105,7 +108,8 @@ func Start(connect string, conf Config) (*Session, error) {
 }
 
 func newSession(cfg config) *Session {
-	s := &Session{cfg: cfg, changes: newChanges(&cfg), joined: make(chan struct{}), cut: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
+	s := &Session{cfg: cfg, changes: newChanges(&cfg), joined: make(chan struct{}),
+		cut: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.deadline = lease.NewDeadline(s.ctx, &s.clock, func() { s.end(failure.ErrLeaseExpired) })
 	s.lease = lease.NewKeeper(cfg.Timeout, cfg.TickTime, &s.clock, s.deadline)
@@ -125,7 +129,9 @@ func newSession(cfg config) *Session {
 		return s.lease.LeftIfRetained(now), s.lease.Retained()
 	})
 	s.changes.report = s.dialer.Report
-	s.watches = watch.New(cfg.JuteMaxBuffer, s.spawn, func(path string) { s.ephemerals.Gone(s.cfg.strip(path), math.MaxInt64, false) })
+	s.watches = watch.New(cfg.JuteMaxBuffer, s.spawn, func(path string) {
+		s.ephemerals.Gone(s.cfg.strip(path), math.MaxInt64, false)
+	})
 	s.ephemerals = ephemeral.New(cfg.JuteMaxBuffer, len(cfg.chroot))
 	s.driver = driver.New(cfg.Timeout, s.dial, func() bool { return s.Err() != nil })
 	return s

@@ -21,7 +21,8 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// Scenario 52: a request beyond the server's limit is refused before it leaves, by its encoded size, to the byte.
+// Scenario 52: a request beyond the server's limit is refused before it leaves, by its encoded
+// size, to the byte.
 func TestARequestBeyondTheServersLimitNeverLeaves(t *testing.T) {
 	const limit = session.DefaultJuteMaxBuffer
 	everywhere(t, func(t *testing.T, g *ground) {
@@ -34,16 +35,20 @@ func TestARequestBeyondTheServersLimitNeverLeaves(t *testing.T) {
 				return err
 			},
 			"create and list": func() error {
-				_, _, err := createAndList(g.ctx, g, g.path("/y"), over, session.Persistent, everybody)
+				_, _, err := createAndList(g.ctx, g, g.path("/y"), over, session.Persistent,
+					everybody)
 				return err
 			},
-			"create all": func() error { return g.CreateAll(g.ctx, g.path("/y/z"), over, session.Persistent, everybody) },
+			"create all": func() error {
+				return g.CreateAll(g.ctx, g.path("/y/z"), over, session.Persistent, everybody)
+			},
 			"set": func() error {
 				_, err := g.Set(g.ctx, g.path("/x"), over, -1)
 				return err
 			},
 			"multi": func() error {
-				_, err := g.Multi(g.ctx, session.OpSet{Path: g.path("/x"), Data: over[:limit/2], Version: -1},
+				_, err := g.Multi(g.ctx,
+					session.OpSet{Path: g.path("/x"), Data: over[:limit/2], Version: -1},
 					session.OpCreate{Path: g.path("/y"), Data: over[:limit/2], ACL: everybody})
 				return err
 			},
@@ -59,7 +64,8 @@ func TestARequestBeyondTheServersLimitNeverLeaves(t *testing.T) {
 		// Length and header (8), path and its length, the data's length, the version.
 		most := limit - 8 - 4 - len(g.outside("/x")) - 4 - 4
 		_, err = g.Set(g.ctx, g.path("/x"), over[:most+1], -1)
-		require.ErrorIs(t, err, session.ErrTooLarge, "one byte more than a server takes, the chroot counted")
+		require.ErrorIs(t, err, session.ErrTooLarge,
+			"one byte more than a server takes, the chroot counted")
 		_, err = g.Set(g.ctx, g.path("/x"), over[:most], -1)
 		require.NoError(t, err, "as much as a server takes")
 	})
@@ -80,13 +86,14 @@ func TestThePacketLimitIsThatOfTheEnsemble(t *testing.T) {
 	require.Equal(t, session.Connected, s.State())
 }
 
-// longReply returns the first 20 bytes of a successful reply to xid that has n bytes; the caller sends the rest.
+// longReply returns the first 20 bytes of a successful reply to xid that has n bytes; the caller
+// sends the rest.
 func longReply(xid int32, n int) []byte {
 	return append(be32(be32(nil, int32(n)), xid), make([]byte, 12)...)
 }
 
-// Scenario 51: a reply beyond the frame limit fails its call and nothing else: no connection, no other call, no hold; and it
-// takes no memory.
+// Scenario 51: a reply beyond the frame limit fails its call and nothing else: no connection, no
+// other call, no hold; and it takes no memory.
 func TestAReplyThatIsTooLongCostsOneCall(t *testing.T) {
 	const size = 3 * session.MaxFrame
 	allocated := func() uint64 {
@@ -133,7 +140,8 @@ func TestAReplyThatIsTooLongCostsOneCall(t *testing.T) {
 			_, _, err := s.List(ctx, "/long")
 			require.ErrorIs(t, err, session.ErrTooLarge)
 			require.NotErrorIs(t, err, session.ErrUnknownOutcome)
-			require.ErrorContains(t, err, "list /long: session: too large: a reply of 100663296 bytes, and 33554432 is the limit")
+			require.ErrorContains(t, err,
+				"list /long: session: too large: a reply of 100663296 bytes, and 33554432 is the limit")
 		}
 		require.ErrorIs(t, <-other, zk.ErrNoNode)
 		_, err := listAll(ctx, s, []string{"/a", "/long", "/b"})
@@ -141,9 +149,11 @@ func TestAReplyThatIsTooLongCostsOneCall(t *testing.T) {
 
 		err = s.Delete(ctx, "/x", -1)
 		require.ErrorIs(t, err, session.ErrTooLarge)
-		require.ErrorIs(t, err, session.ErrUnknownOutcome, "a write's reply that can't be read says too little")
+		require.ErrorIs(t, err, session.ErrUnknownOutcome,
+			"a write's reply that can't be read says too little")
 		require.Equal(t, 1, p.count(), "no connection was given up")
-		require.Less(t, least.Load(), uint64(size/8), "bytes that were allocated while 96 MB arrived")
+		require.Less(t, least.Load(), uint64(size/8),
+			"bytes that were allocated while 96 MB arrived")
 	})
 }
 
@@ -168,8 +178,8 @@ func TestTheCodeOfAReplyThatIsTooLongSaysWhetherTheWriteMayBeDone(t *testing.T) 
 	}
 }
 
-// Scenario 57: a reply that takes longer than the patience, and longer than the session timeout, is read as long as its
-// bytes arrive.
+// Scenario 57: a reply that takes longer than the patience, and longer than the session timeout, is
+// read as long as its bytes arrive.
 func TestALongListOnASlowLineIsRead(t *testing.T) {
 	const rate = 600 << 10 // bytes a second
 	var names []string
@@ -224,7 +234,9 @@ func TestAFloodOfNotificationsIsNoAnswer(t *testing.T) {
 			case <-deaf:
 				return
 			case <-time.After(100 * time.Millisecond):
-				c.reply(-1, 0, append(be32(be32(be32(nil, 3), 3), 8<<10), bytes.Repeat([]byte("/aaaaaaa"), 1<<10)...))
+				c.reply(-1, 0,
+					append(be32(be32(be32(nil, 3), 3), 8<<10),
+						bytes.Repeat([]byte("/aaaaaaa"), 1<<10)...))
 			}
 		}
 	}), func(t *testing.T, p *peer, s *session.Session) {
@@ -239,7 +251,8 @@ func TestAFloodOfNotificationsIsNoAnswer(t *testing.T) {
 // A reply whose header is an error, and whose results are all successes, is not believed.
 func TestAMultiThatWasRefusedIsNoSuccessWhateverItsBodySays(t *testing.T) {
 	withPeer(t, once(func(c *peerConn, xid int32) {
-		body := be32(append(be32(nil, 2), 0), 0)              // a delete: its type, not the last, no error
+		// a delete: its type, not the last, no error
+		body := be32(append(be32(nil, 2), 0), 0)
 		c.reply(xid, -5, be32(append(be32(body, -1), 1), -1)) // the end
 	}), func(t *testing.T, _ *peer, s *session.Session) {
 		_, err := s.Multi(within(t, soon), session.OpDelete{Path: "/x", Version: -1})
@@ -248,8 +261,8 @@ func TestAMultiThatWasRefusedIsNoSuccessWhateverItsBodySays(t *testing.T) {
 	})
 }
 
-// Scenario 53: a call of 100,000 requests ends with its context, and delays no other call, neither while it lasts nor when it
-// is given up.
+// Scenario 53: a call of 100,000 requests ends with its context, and delays no other call, neither
+// while it lasts nor when it is given up.
 func TestACallOfManyRequestsEndsWithItsContext(t *testing.T) {
 	srv := zktest.Run(t)
 	s := open(t, srv)
@@ -258,10 +271,12 @@ func TestACallOfManyRequestsEndsWithItsContext(t *testing.T) {
 		paths[i] = "/x"
 	}
 	hold := srv.Inject(fault.HoldReply().Op(fault.OpGetChildren2).After(1000))
-	// If each request that is given up is searched for in a list of 100,000, this takes seven seconds.
+	// If each request that is given up is searched for in a list of 100,000, this takes seven
+	// seconds.
 	const bound = 2 * time.Second
 	late := time.Hour
-	for trial := 0; trial < 5 && late > bound; trial++ { // one must be quick, on however busy a machine
+	for trial := 0; trial < 5 && late > bound; trial++ {
+		// one must be quick, on however busy a machine
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		_, err := listAll(ctx, s, paths)
 		end, _ := ctx.Deadline()

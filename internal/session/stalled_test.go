@@ -30,7 +30,8 @@ func TestNoCallWaitsInAWriteBeyondItsContext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			addr := stalledServer(t, c.server)
-			s, err := session.Open(within(t, soon), addr, session.Config{Timeout: time.Minute, TLS: c.client})
+			s, err := session.Open(within(t, soon), addr,
+				session.Config{Timeout: time.Minute, TLS: c.client})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, s.Close()) })
 
@@ -45,14 +46,17 @@ func TestNoCallWaitsInAWriteBeyondItsContext(t *testing.T) {
 			calls.Go(read) // it finds the conn idle
 			for i := range 20 {
 				calls.Go(func() {
-					_, err := s.Create(ctx, fmt.Sprint("/b", i), []byte(strings.Repeat("x", 900<<10)), session.Persistent, session.WorldACL())
+					_, err := s.Create(ctx, fmt.Sprint("/b", i),
+						[]byte(strings.Repeat("x",
+							900<<10)), session.Persistent, session.WorldACL())
 					assert.ErrorIs(t, err, context.DeadlineExceeded)
 				})
 			}
 			time.Sleep(patience / 2) // by then the socket is full, on all but the slowest machine
 			calls.Go(read)
 			calls.Wait()
-			require.Less(t, time.Since(began), patience+5*time.Second, "the writer's own patience is longer")
+			require.Less(t, time.Since(began), patience+5*time.Second,
+				"the writer's own patience is longer")
 		})
 	}
 }

@@ -50,7 +50,9 @@ func TestOnStateIsToldOfEveryChangeInOrder(t *testing.T) {
 		s := open(t, srv, d.listen)
 		synctest.Wait()
 		require.Equal(t, []session.State{session.Connected}, d.states())
-		require.Equal(t, session.Change{State: session.Connected, ID: s.ID(), Addr: srv.Addr(), Timeout: 10 * time.Second}, d.last())
+		require.Equal(t,
+			session.Change{State: session.Connected, ID: s.ID(), Addr: srv.Addr(),
+				Timeout: 10 * time.Second}, d.last())
 
 		for range 3 {
 			srv.DropConnections()
@@ -92,7 +94,8 @@ func TestASlowListenerHoldsNothingUp(t *testing.T) {
 		}
 		close(let)
 		require.NoError(t, s.Close())
-		require.InDelta(t, 64, heard, 2, "what waits for a listener is bounded, and the latest is what is kept")
+		require.InDelta(t, 64, heard, 2,
+			"what waits for a listener is bounded, and the latest is what is kept")
 	})
 }
 
@@ -128,7 +131,8 @@ func TestTheStateAndTheErrorAgree(t *testing.T) {
 func TestTheServersTimeoutIsTheSessions(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		for asked, granted := range map[time.Duration]time.Duration{
-			time.Second: 4 * time.Second, 10 * time.Second: 10 * time.Second, time.Hour: 40 * time.Second,
+			time.Second: 4 * time.Second, 10 * time.Second: 10 * time.Second,
+			time.Hour: 40 * time.Second,
 		} {
 			s := open(t, srv, func(c *session.Config) { c.Timeout = asked })
 			require.Equal(t, granted, s.Timeout())
@@ -137,7 +141,8 @@ func TestTheServersTimeoutIsTheSessions(t *testing.T) {
 			require.Equal(t, granted, info.Timeout)
 			require.False(t, s.SafeUntil().After(time.Now()), "no write has confirmed it")
 			ephemeral(t, s)
-			require.WithinDuration(t, time.Now().Add(granted*98/100), s.SafeUntil(), 0, "less a fiftieth for drift")
+			require.WithinDuration(t, time.Now().Add(granted*98/100), s.SafeUntil(), 0,
+				"less a fiftieth for drift")
 		}
 	})
 }
@@ -168,7 +173,8 @@ func TestOneSessionHasOneConnAndNeverASecondSession(t *testing.T) {
 		synctest.Wait()
 		queued := make(chan error, 1)
 		go func() { // waits for a connection, and must not be carried out in another session
-			_, err := s.Create(context.Background(), "/late", nil, session.Ephemeral, session.WorldACL())
+			_, err := s.Create(context.Background(), "/late", nil, session.Ephemeral,
+				session.WorldACL())
 			queued <- err
 		}()
 		require.NoError(t, srv.Expire(id))
@@ -188,7 +194,8 @@ func TestOneSessionHasOneConnAndNeverASecondSession(t *testing.T) {
 	})
 }
 
-// A follower that lags behind what the session has seen is refused: its reads would go back in time.
+// A follower that lags behind what the session has seen is refused: its reads would go back in
+// time.
 func TestAServerThatIsOlderThanWhatWasSeenIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		lagging, err := srv.Follower()

@@ -119,7 +119,8 @@ func TestWatchAllThatIsGivenUpLeavesNothing(t *testing.T) {
 	})
 }
 
-// One caller waits for the znode's creation, while another, who believes that it exists, has requested a watch on its deletion.
+// One caller waits for the znode's creation, while another, who believes that it exists, has
+// requested a watch on its deletion.
 func TestAWatchThatJoinsAWatchAllOfAZnodeThatIsGoneHearsOfItsCreation(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -155,8 +156,8 @@ func TestWakeSendsOnceAWatchHasFired(t *testing.T) {
 	})
 }
 
-// Notifications of deletions have no zxid here. A server that lags behind may report a znode as existing that was deleted before
-// an event that another server has reported.
+// Notifications of deletions have no zxid here. A server that lags behind may report a znode as
+// existing that was deleted before an event that another server has reported.
 func TestEventsOfTwoConnectionsHaveNoOrder(t *testing.T) {
 	r := session.NewRig()
 	defer r.Stop()
@@ -183,7 +184,8 @@ func TestEventsOfTwoConnectionsHaveNoOrder(t *testing.T) {
 	r.Reconnect()
 	own = answerUntil(t, r, again)[0]
 	require.True(t, own.Exists)
-	require.False(t, own.ExistedWhen(before), "it may have been deleted first, and this server not know it yet")
+	require.False(t, own.ExistedWhen(before),
+		"it may have been deleted first, and this server not know it yet")
 
 	// On one connection they are in order.
 	before = answerUntil(t, r, set(2, "/d/next"))[0]
@@ -207,8 +209,9 @@ func (r recorder) Write(b []byte) (int, error) {
 	return r.Conn.Write(b)
 }
 
-// A server reports several missing znodes in the order of the request, which has to be that of the call, also when the request
-// is made again on a new connection because the first was lost before the answer.
+// A server reports several missing znodes in the order of the request, which has to be that of the
+// call, also when the request is made again on a new connection because the first was lost before
+// the answer.
 func TestWatchAllAsksInTheOrderOfItsPaths(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var wrote locktest.Buffer
@@ -220,7 +223,8 @@ func TestWatchAllAsksInTheOrderOfItsPaths(t *testing.T) {
 		})
 		srv.Inject(fault.CloseBefore().Op(fault.OpSetWatches).Once())
 		watchAll(t, s, "/own", "/before")
-		require.Equal(t, []string{"/own", "/before", "/own", "/before"}, regexp.MustCompile("/(own|before)").FindAllString(wrote.String(), -1))
+		require.Equal(t, []string{"/own", "/before", "/own", "/before"},
+			regexp.MustCompile("/(own|before)").FindAllString(wrote.String(), -1))
 	})
 }
 
@@ -237,7 +241,8 @@ func TestACreationIsToldTogetherWithTheDeletionOfTheSameTransaction(t *testing.T
 				require.NoError(t, srv.Create("/own", nil))
 				require.NoError(t, srv.Create("/other", nil))
 				s := open(t, srv)
-				ws, created, err := s.WatchAllAndCreation(within(t, soon), "/word", "/own", "/other")
+				ws, created, err := s.WatchAllAndCreation(within(t, soon), "/word", "/own",
+					"/other")
 				require.NoError(t, err)
 				require.Equal(t, 1, srv.Requests()[fault.OpSetWatches])
 				require.False(t, created.Exists)
@@ -254,7 +259,8 @@ func TestACreationIsToldTogetherWithTheDeletionOfTheSameTransaction(t *testing.T
 				require.Equal(t, zk.EventNodeDeleted, ws[1].Event())
 				same, known := created.FiredWith(ws[1])
 				require.Equal(t, []bool{c.known, c.known}, []bool{same, known})
-				require.Zero(t, s.EphemeralBytes(), "what a transaction makes and deletes needs no room")
+				require.Zero(t, s.EphemeralBytes(),
+					"what a transaction makes and deletes needs no room")
 				ws[0].Close()
 				requireNoWatches(t, srv, s)
 			}, c.opts...)
@@ -292,7 +298,8 @@ func TestACreationThatNeverComesIsTakenAway(t *testing.T) {
 	})
 }
 
-// Watches that were requested on a connection that broke are requested on the next one, again in one request.
+// Watches that were requested on a connection that broke are requested on the next one, again in
+// one request.
 func TestACreationThatWasAskedForWithoutAConnectionIsWatchedOnTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/own", nil))

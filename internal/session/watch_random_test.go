@@ -14,7 +14,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Watches of all kinds share paths while connections break. In the end no watch that has not fired has missed a change.
+// Watches of all kinds share paths while connections break. In the end no watch that has not fired
+// has missed a change.
 func TestNoWatchMissesAChangeWhateverItSharesItsPathWith(t *testing.T) {
 	locktest.EachSeed(t, watchSeeds, func(t *testing.T, seed uint64) {
 		version := zktest.WithVersion([]zktest.Version{zktest.Version38, zktest.Version39}[seed%2])
@@ -50,7 +51,9 @@ func requireTold(t *testing.T, srv *zktest.Server, w randomWatch) {
 }
 
 // watchAny sets watches of one of the three kinds, in a new goroutine, and returns their number.
-func watchAny(t *testing.T, s *session.Session, kind int, paths []string, results chan<- randomWatch) (watches int) {
+func watchAny(
+	t *testing.T, s *session.Session, kind int, paths []string, results chan<- randomWatch,
+) (watches int) {
 	switch kind {
 	case 0:
 		go func() {

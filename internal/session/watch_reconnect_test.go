@@ -25,10 +25,18 @@ func TestAWatchSurvivesReconnections(t *testing.T) {
 		change func(srv *zktest.Server) error
 		event  zk.EventType
 	}{
-		"deleted meanwhile":            {true, func(srv *zktest.Server) error { return srv.Delete("/x") }, zk.EventNodeDeleted},
-		"changed meanwhile":            {true, func(srv *zktest.Server) error { return srv.SetData("/x", nil) }, zk.EventNodeDataChanged},
-		"created meanwhile":            {false, func(srv *zktest.Server) error { return srv.Create("/x", nil) }, zk.EventNodeCreated},
-		"deleted and made anew":        {true, func(srv *zktest.Server) error { return errors.Join(srv.Delete("/x"), srv.Create("/x", nil)) }, zk.EventNodeDataChanged},
+		"deleted meanwhile": {true, func(srv *zktest.Server) error {
+			return srv.Delete("/x")
+		}, zk.EventNodeDeleted},
+		"changed meanwhile": {true, func(srv *zktest.Server) error {
+			return srv.SetData("/x", nil)
+		}, zk.EventNodeDataChanged},
+		"created meanwhile": {false, func(srv *zktest.Server) error {
+			return srv.Create("/x", nil)
+		}, zk.EventNodeCreated},
+		"deleted and made anew": {true, func(srv *zktest.Server) error {
+			return errors.Join(srv.Delete("/x"), srv.Create("/x", nil))
+		}, zk.EventNodeDataChanged},
 		"nothing happened, then later": {true, nil, zk.EventNodeDeleted},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +77,8 @@ func TestAWatchSurvivesReconnections(t *testing.T) {
 func TestThousandsOfWatchesSurviveAReconnection(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
-		long := func(i int) string { return fmt.Sprintf("/%0200d", i) } // more than one setWatches request may hold
+		// more than one setWatches request may hold
+		long := func(i int) string { return fmt.Sprintf("/%0200d", i) }
 		const n = 3000
 		ws := make([]*session.Watch, n)
 		for i := range ws {
@@ -118,8 +127,8 @@ func TestAWatchThatIsGivenUpWithoutAConnectionLeavesNothing(t *testing.T) {
 	})
 }
 
-// Restoring many watches after a reconnection does not keep the session's mutex, which every reply and every heartbeat needs. A
-// machine that stands still may delay one trial, not all of them.
+// Restoring many watches after a reconnection does not keep the session's mutex, which every reply
+// and every heartbeat needs. A machine that stands still may delay one trial, not all of them.
 func TestRestoringManyWatchesKeepsNoCallerFromTheSession(t *testing.T) {
 	const watches, trials = 100_000, 10
 	paths := make([]string, watches)
@@ -147,7 +156,8 @@ func TestRestoringManyWatchesKeepsNoCallerFromTheSession(t *testing.T) {
 			}
 		}
 		took := time.Since(began)
-		require.Greater(t, waiting(r), watches*len(paths[0])/(128<<10), "all are asked for, by some requests")
+		require.Greater(t, waiting(r), watches*len(paths[0])/(128<<10),
+			"all are asked for, by some requests")
 		for waiting(r) > 0 {
 			require.NoError(t, r.Answer(0, nil))
 			runtime.Gosched()
@@ -156,11 +166,13 @@ func TestRestoringManyWatchesKeepsNoCallerFromTheSession(t *testing.T) {
 		if longest < took/4 {
 			return
 		}
-		require.Less(t, trial, trials, "the mutex was held for %v of %v, in every trial", longest, took)
+		require.Less(t, trial, trials, "the mutex was held for %v of %v, in every trial", longest,
+			took)
 	}
 }
 
-// Watches that are requested while others are being restored are requested once, and none is forgotten.
+// Watches that are requested while others are being restored are requested once, and none is
+// forgotten.
 func TestWatchesThatComeDuringARestorationAreAskedForOnce(t *testing.T) {
 	r := session.NewRig()
 	defer r.Stop()
@@ -179,7 +191,10 @@ func TestWatchesThatComeDuringARestorationAreAskedForOnce(t *testing.T) {
 	go func() {
 		close(began)
 		for i := range late {
-			go func() { _, err := r.WatchAll(context.Background(), fmt.Sprint("/new-", i)); all <- err }()
+			go func() {
+				_, err := r.WatchAll(context.Background(), fmt.Sprint("/new-", i))
+				all <- err
+			}()
 		}
 	}()
 	<-began
@@ -212,7 +227,8 @@ func answerUntil[T any](t *testing.T, r *session.Rig, got <-chan T) T {
 	}
 }
 
-// lateConn is a connection on which a write fails after the reader has received bytes and before it has looked at them.
+// lateConn is a connection on which a write fails after the reader has received bytes and before it
+// has looked at them.
 type lateConn struct {
 	net.Conn
 	late *atomic.Bool
@@ -234,10 +250,11 @@ func (c *lateConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A notification that is read from a connection which has failed meanwhile fires no watch. So the next connection has to report
-// the change, whether the notification has a zxid (3.9) or not.
+// A notification that is read from a connection which has failed meanwhile fires no watch. So the
+// next connection has to report the change, whether the notification has a zxid (3.9) or not.
 func TestAnEventThatIsReadFromABrokenConnectionIsToldByTheNext(t *testing.T) {
-	for name, version := range map[string]zktest.Version{"3.8": zktest.Version38, "3.9": zktest.Version39} {
+	for name, version := range map[string]zktest.Version{"3.8": zktest.Version38,
+		"3.9": zktest.Version39} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				require.NoError(t, srv.Create("/dir", nil))

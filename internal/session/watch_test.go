@@ -60,7 +60,8 @@ func TestAHundredWaitersShareOneWatch(t *testing.T) {
 			w.Close()
 		}
 		require.Equal(t, 1, srv.Notifications())
-		require.Zero(t, srv.Requests()[fault.OpRemoveWatches], "what has fired needs no taking away")
+		require.Zero(t, srv.Requests()[fault.OpRemoveWatches],
+			"what has fired needs no taking away")
 		requireNoWatches(t, srv, s)
 	})
 }

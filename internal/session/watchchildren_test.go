@@ -59,7 +59,8 @@ func TestAWatchOfChildrenFiresWhenItsZnodeIsDeleted(t *testing.T) {
 	})
 }
 
-// The first call is given up, and its list finds no directory. The second one's, behind it, finds one.
+// The first call is given up, and its list finds no directory. The second one's, behind it, finds
+// one.
 func TestAWatchOfChildrenSurvivesTheFailureOfAnotherCall(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -88,13 +89,14 @@ func TestAWatchOfChildrenSurvivesTheFailureOfAnotherCall(t *testing.T) {
 	})
 }
 
-// ctx ends while the list is under way, with other calls at the same path: the call leaves nothing behind, and the watch of
-// another caller stays and fires.
+// ctx ends while the list is under way, with other calls at the same path: the call leaves nothing
+// behind, and the watch of another caller stays and fires.
 func TestAWatchOfChildrenWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
 	for _, others := range []string{"nobody", "before", "behind", "afterwards"} {
 		for name, failure := range map[string]fault.Fault{
-			"request": fault.Hold().Op(fault.OpGetChildren2), "reply": fault.HoldReply().Op(fault.OpGetChildren2),
-			"broken": fault.CloseAfter().Op(fault.OpGetChildren2).Once(),
+			"request": fault.Hold().Op(fault.OpGetChildren2),
+			"reply":   fault.HoldReply().Op(fault.OpGetChildren2),
+			"broken":  fault.CloseAfter().Op(fault.OpGetChildren2).Once(),
 		} {
 			t.Run(others+", "+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -164,7 +166,8 @@ func watchLists(t *testing.T, srv *zktest.Server, s *session.Session) (ws []*ses
 	return ws
 }
 
-// Scenario 77: one transaction causes several events, and the connection breaks after the first of them.
+// Scenario 77: one transaction causes several events, and the connection breaks after the first of
+// them.
 func TestScenario77_NoEventOfATransactionIsLostWhenTheConnectionBreaksBetweenThem(t *testing.T) {
 	for _, version := range bothVersions {
 		for told := range 3 {
@@ -172,10 +175,12 @@ func TestScenario77_NoEventOfATransactionIsLostWhenTheConnectionBreaksBetweenThe
 				bubble(t, func(t *testing.T, srv *zktest.Server) {
 					s, other := open(t, srv), open(t, srv)
 					ws := watchLists(t, srv, s)
-					srv.Inject(fault.CloseAfter().Op(fault.OpNotify).Session(s.ID()).After(told).Once())
+					srv.Inject(
+						fault.CloseAfter().Op(fault.OpNotify).Session(s.ID()).After(told).Once())
 					var ops []session.Op
 					for _, dir := range []string{"/a", "/b", "/c"} {
-						ops = append(ops, session.OpCreate{Path: dir + "/child", ACL: session.WorldACL()})
+						ops = append(ops,
+							session.OpCreate{Path: dir + "/child", ACL: session.WorldACL()})
 					}
 					_, err := other.Multi(t.Context(), ops...)
 					require.NoError(t, err)
@@ -189,20 +194,25 @@ func TestScenario77_NoEventOfATransactionIsLostWhenTheConnectionBreaksBetweenThe
 	}
 }
 
-// Scenario 77: on a new connection a heartbeat, or the sync behind an event that has no zxid, overtakes the setWatches. It is
-// answered, and the connection breaks again.
-func TestScenario77_NoEventIsLostWhenARequestOvertakesTheWatchesAndTheConnectionBreaksAgain(t *testing.T) {
+// Scenario 77: on a new connection a heartbeat, or the sync behind an event that has no zxid,
+// overtakes the setWatches. It is answered, and the connection breaks again.
+func TestScenario77_NoEventIsLostWhenARequestOvertakesTheWatchesAndTheConnectionBreaksAgain(
+	t *testing.T,
+) {
 	for _, version := range bothVersions {
-		for name, urgent := range map[string]fault.Op{"heartbeat": fault.OpMulti, "sync": fault.OpSync} {
+		for name, urgent := range map[string]fault.Op{"heartbeat": fault.OpMulti,
+			"sync": fault.OpSync} {
 			t.Run(fmt.Sprint(version, " ", name), func(t *testing.T) {
 				bubble(t, func(t *testing.T, srv *zktest.Server) {
 					s := open(t, srv)
 					ws := watchLists(t, srv, s)
 					if urgent == fault.OpMulti {
-						made, err := s.Create(t.Context(), "/held", nil, session.Ephemeral, session.WorldACL())
+						made, err := s.Create(t.Context(), "/held", nil, session.Ephemeral,
+							session.WorldACL())
 						require.NoError(t, err)
 						retain(t, s, made.Path)
-						time.Sleep(10 * time.Second) // so that a heartbeat is due on a new connection
+						// so that a heartbeat is due on a new connection
+						time.Sleep(10 * time.Second)
 					} else {
 						require.NoError(t, srv.Create("/c/child", nil))
 						synctest.Wait()
@@ -218,7 +228,8 @@ func TestScenario77_NoEventIsLostWhenARequestOvertakesTheWatchesAndTheConnection
 					time.Sleep(500 * time.Millisecond)
 					require.EqualValues(t, 1, held.Hits())
 					overtaken := srv.Requests()[urgent] > before
-					require.True(t, overtaken || urgent == fault.OpSync && version == zktest.Version39)
+					require.True(t, overtaken || urgent == fault.OpSync &&
+						version == zktest.Version39)
 					srv.DropConnections()
 					held.Remove()
 					time.Sleep(8 * time.Second)

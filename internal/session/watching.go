@@ -39,7 +39,9 @@ func (s *Session) Watch(ctx context.Context, path string) (*watch.Watch, error) 
 // there is no znode, the error matches zk.ErrNoNode. Otherwise it is like Watch. Contenders that
 // wait in line must not use it, since every change would wake them all: it is for the one contender
 // that has to see every change.
-func (s *Session) WatchChildren(ctx context.Context, path string) (*watch.Watch, []string, zk.Stat, error) {
+func (s *Session) WatchChildren(
+	ctx context.Context, path string,
+) (*watch.Watch, []string, zk.Stat, error) {
 	if err := checkNamed(path); err != nil {
 		return nil, nil, zk.Stat{}, err
 	}
@@ -98,7 +100,9 @@ func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*watch.Watch
 // absent, a znode that does not exist. created fires when it is made, even if the same transaction
 // deletes it again; if the znode exists already, it may never fire. Close created when it is not
 // needed any more. It is nil if absent is "".
-func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths ...string) (all []*watch.Watch, created *watch.Watch, err error) {
+func (s *Session) WatchAllAndCreation(
+	ctx context.Context, absent string, paths ...string,
+) (all []*watch.Watch, created *watch.Watch, err error) {
 	full := make([]string, len(paths))
 	for i, path := range paths {
 		full[i] = s.cfg.join(path)

@@ -12,8 +12,9 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// Up to ZooKeeper 3.8 events have no zxid, so after one the session does not know how far its server was. The next server may be
-// behind it without refusing the session: so a sync precedes the first reads there.
+// Up to ZooKeeper 3.8 events have no zxid, so after one the session does not know how far its
+// server was. The next server may be behind it without refusing the session: so a sync precedes the
+// first reads there.
 func TestReadsBehindAReconnectAreNotOlderThanAnEvent(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		t.Run(string(version), func(t *testing.T) {
@@ -38,8 +39,9 @@ func TestReadsBehindAReconnectAreNotOlderThanAnEvent(t *testing.T) {
 				require.NoError(t, err)
 
 				lagging.Lag(5)
-				require.NoError(t, srv.SetData("/data", []byte("new"))) // the holder before us writes,
-				require.NoError(t, srv.Delete("/lock"))                 // and releases
+				// the holder before us writes,
+				require.NoError(t, srv.SetData("/data", []byte("new")))
+				require.NoError(t, srv.Delete("/lock")) // and releases
 				eventually(t, session.Fired(w), "the event")
 				syncs := srv.Requests()[fault.OpSync]
 				behind = true
@@ -55,7 +57,8 @@ func TestReadsBehindAReconnectAreNotOlderThanAnEvent(t *testing.T) {
 				srv.DropConnections()
 				_, _, err = s.Get(ctx, "/data")
 				require.NoError(t, err)
-				require.Equal(t, syncs+1, srv.Requests()[fault.OpSync], "a reply has told the zxid: no other sync")
+				require.Equal(t, syncs+1, srv.Requests()[fault.OpSync],
+					"a reply has told the zxid: no other sync")
 			}, zktest.WithVersion(version))
 		})
 	}

@@ -1,6 +1,6 @@
-// Package text makes foreign text (names and data of znodes, owners, messages of a server or a dialer) fit for an
-// error, a log line, a terminal and a page: no invisible characters, no line ends, no change of the writing direction,
-// and no more of it than is readable.
+// Package text makes foreign text (names and data of znodes, owners, messages of a server or a
+// dialer) fit for an error, a log line, a terminal and a page: no invisible characters, no line
+// ends, no change of the writing direction, and no more of it than is readable.
 package text
 
 import (
@@ -17,9 +17,10 @@ const Limit = 200
 // Foreign is Short with a length that suits an error or a log line.
 func Foreign(s string) string { return Short(s, Limit) }
 
-// Clean writes unprintable characters as Go does in a string literal: control characters (\n, \x1b, \u009b), marks that
-// turn the direction of writing (\u202e), separators of lines (\u2028), bytes that are not UTF-8 (\xff). Everything
-// else stays, including the backslash: the result is for reading, not for parsing.
+// Clean writes unprintable characters as Go does in a string literal: control characters (\n, \x1b,
+// \u009b), marks that turn the direction of writing (\u202e), separators of lines (\u2028), bytes
+// that are not UTF-8 (\xff). Everything else stays, including the backslash: the result is for
+// reading, not for parsing.
 func Clean(s string) string {
 	for i, r := range s {
 		if !printable(s[i:], r) {
@@ -29,7 +30,8 @@ func Clean(s string) string {
 	return s
 }
 
-// Short is Clean, cut to at most n characters with an ellipsis as the last. It reads no more of s than it shows.
+// Short is Clean, cut to at most n characters with an ellipsis as the last. It reads no more of s
+// than it shows.
 func Short(s string, n int) string {
 	if len(s) <= n { // as many characters at most
 		if c := Clean(s); len(c) <= n {

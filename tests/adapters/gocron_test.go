@@ -45,12 +45,16 @@ func addJob(
 		gocron.WithStartAt(gocron.WithStartImmediately()),
 		gocron.WithDistributedJobLocker(l),
 		gocron.WithEventListeners(
-			gocron.AfterJobRunsWithError(func(_ uuid.UUID, name string, _ error) { l.Failed(name) }),
+			gocron.AfterJobRunsWithError(func(_ uuid.UUID, name string, _ error) {
+				l.Failed(name)
+			}),
 			gocron.AfterJobRunsWithPanic(func(_ uuid.UUID, name string, _ any) { l.Failed(name) })))
 	require.NoError(t, err)
 }
 
-func newLocker(t *testing.T, srv *zktest.Server, period time.Duration) *lockfor.GocronLocker[gocron.Lock] {
+func newLocker(
+	t *testing.T, srv *zktest.Server, period time.Duration,
+) *lockfor.GocronLocker[gocron.Lock] {
 	t.Helper()
 	return lockfor.Gocron[gocron.Lock](locktest.Dial(t, srv), "/jobs", period)
 }
@@ -89,12 +93,14 @@ func TestScenario97_AFailedRunIsRepeatedByTheOtherScheduler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := zktest.Run(t)
 			var other atomic.Int32
-			addJob(t, newScheduler(t), newLocker(t, srv, time.Hour), 2*time.Hour, func(context.Context) error { return fail() })
+			addJob(t, newScheduler(t), newLocker(t, srv, time.Hour), 2*time.Hour,
+				func(context.Context) error { return fail() })
 			c := locktest.Dial(t, srv)
-			addJob(t, newScheduler(t), newLocker(t, srv, time.Hour), 2*time.Hour, func(context.Context) error {
-				other.Add(1)
-				return nil
-			})
+			addJob(t, newScheduler(t), newLocker(t, srv, time.Hour), 2*time.Hour,
+				func(context.Context) error {
+					other.Add(1)
+					return nil
+				})
 			eventually(t, "the other's run", func() bool { return other.Load() == 1 })
 			eventually(t, "the record", func() bool { return len(recordedRuns(t, c)) == 1 })
 		})
@@ -131,8 +137,8 @@ func TestScenario97_AJobThatAShutdownCutsShortIsNotRecorded(t *testing.T) {
 	require.Empty(t, recordedRuns(t, c))
 }
 
-// Scenario 97: the session ends while a job runs. The locker's job is not told. One that calls Every
-// itself is.
+// Scenario 97: the session ends while a job runs. The locker's job is not told. One that calls
+// Every itself is.
 func TestScenario97_AJobAndItsLostLock(t *testing.T) {
 	srv := zktest.Run(t)
 	c := locktest.Dial(t, srv)
@@ -177,7 +183,9 @@ func TestScenario97_TheElectorFollowsTheElection(t *testing.T) {
 	require.NoError(t, srv.Expire(srv.Sessions()[0].ID))
 	eventually(t, "the second leads", leads(second))
 	eventually(t, "the first does not", func() bool { return !leads(first)() })
-	eventually(t, "the first campaigns again", func() bool { return len(srv.Children("/leader")) == 2 })
+	eventually(t, "the first campaigns again", func() bool {
+		return len(srv.Children("/leader")) == 2
+	})
 	second.Close()
 	eventually(t, "the first leads again", leads(first))
 	require.Error(t, second.IsLeader(t.Context()))

@@ -31,7 +31,9 @@ type versions struct {
 	applied []int64
 }
 
-func (*versions) Tablename() string                                             { return "versions" }
+func (*versions) Tablename() string {
+	return "versions"
+}
 func (v *versions) CreateVersionTable(context.Context, database.DBTxConn) error { return nil }
 
 func (v *versions) Insert(_ context.Context, _ database.DBTxConn, r database.InsertRequest) error {
@@ -84,13 +86,16 @@ type noDatabase struct{}
 
 func (noDatabase) Connect(context.Context) (driver.Conn, error) { return noDatabase{}, nil }
 func (noDatabase) Driver() driver.Driver                        { return nil }
-func (noDatabase) Prepare(string) (driver.Stmt, error)          { return nil, errors.ErrUnsupported }
-func (noDatabase) Begin() (driver.Tx, error)                    { return noDatabase{}, nil }
-func (noDatabase) Close() error                                 { return nil }
-func (noDatabase) Commit() error                                { return nil }
-func (noDatabase) Rollback() error                              { return nil }
+func (noDatabase) Prepare(string) (driver.Stmt, error) {
+	return nil, errors.ErrUnsupported
+}
+func (noDatabase) Begin() (driver.Tx, error) { return noDatabase{}, nil }
+func (noDatabase) Close() error              { return nil }
+func (noDatabase) Commit() error             { return nil }
+func (noDatabase) Rollback() error           { return nil }
 
-// provider returns goose's provider for that database, with two migrations of which each calls work.
+// provider returns goose's provider for that database, with two migrations of which each calls
+// work.
 func provider(
 	t *testing.T, v *versions, work func(context.Context) error, opts ...goose.ProviderOption,
 ) *goose.Provider {
@@ -99,7 +104,8 @@ func provider(
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	step := &goose.GoFunc{RunDB: func(ctx context.Context, _ *sql.DB) error { return work(ctx) }}
 	opts = append(opts, goose.WithStore(v), goose.WithDisableGlobalRegistry(true),
-		goose.WithGoMigrations(goose.NewGoMigration(1, step, nil), goose.NewGoMigration(2, step, nil)))
+		goose.WithGoMigrations(goose.NewGoMigration(1, step, nil),
+			goose.NewGoMigration(2, step, nil)))
 	p, err := goose.NewProvider("", db, nil, opts...)
 	require.NoError(t, err)
 	return p
@@ -146,7 +152,8 @@ func TestScenario97_AMigrationAndItsLostLock(t *testing.T) {
 				return len(all) > 0 && all[0].ID != old
 			})
 		}
-		p := provider(t, new(versions), expire, goose.WithLocker(lockfor.Goose(c.Mutex("/migrate"))))
+		p := provider(t, new(versions), expire,
+			goose.WithLocker(lockfor.Goose(c.Mutex("/migrate"))))
 		_, err := p.UpByOne(t.Context())
 		require.ErrorIs(t, err, zklock.ErrLost)
 	})

@@ -1,5 +1,6 @@
-// Command bench measures this library beside other locks: raw writes as the floor, go-zookeeper's zk.Lock, Curator's
-// InterProcessMutex, Kazoo's Lock and etcd's concurrency.Mutex, in one run at the same servers, by turns.
+// Command bench measures this library beside other locks: raw writes as the floor, go-zookeeper's
+// zk.Lock, Curator's InterProcessMutex, Kazoo's Lock and etcd's concurrency.Mutex, in one run at
+// the same servers, by turns.
 package main
 
 import (
@@ -33,18 +34,24 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	began := time.Now()
-	c := match.Config{Warm: 500 * time.Millisecond, First: 10 * time.Second, Servers: servers.Config{Nodes: 3},
+	c := match.Config{Warm: 500 * time.Millisecond, First: 10 * time.Second,
+		Servers: servers.Config{Nodes: 3},
 		Log: func(format string, args ...any) {
-			fmt.Fprintf(os.Stderr, "%5.0fs "+format+"\n", append([]any{time.Since(began).Seconds()}, args...)...)
+			fmt.Fprintf(os.Stderr, "%5.0fs "+format+"\n",
+				append([]any{time.Since(began).Seconds()}, args...)...)
 		},
 	}
-	quick := set.Bool("quick", false, "one short round of everything: to see that it works; the figures are rough")
-	only := set.String("only", "", "contestants and settings, by name, separated by commas: "+match.Names())
+	quick := set.Bool("quick", false,
+		"one short round of everything: to see that it works; the figures are rough")
+	only := set.String("only", "",
+		"contestants and settings, by name, separated by commas: "+match.Names())
 	svg := set.String("svg", "", "draw the rates into this file")
-	contestant := set.String("contestant", "", "for the benchmark's own use: be this contestant, commands on standard input")
+	contestant := set.String("contestant", "",
+		"for the benchmark's own use: be this contestant, commands on standard input")
 	set.IntVar(&c.Rounds, "rounds", 5, "how often everything is measured; the table shows medians")
 	set.DurationVar(&c.Run, "duration", 2*time.Second, "of each measurement")
-	set.StringVar(&c.Servers.Disk, "disk", "", "have the servers keep their data in this directory, and wait for its disk with every write (forceSync); in memory otherwise")
+	set.StringVar(&c.Servers.Disk, "disk", "",
+		"have the servers keep their data in this directory, and wait for its disk with every write (forceSync); in memory otherwise")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -52,7 +59,8 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("unexpected argument %q", set.Arg(0))
 	}
 	if c.Rounds < 1 || c.Run < 100*time.Millisecond {
-		return fmt.Errorf("-rounds %d -duration %v: at least one round of 100ms is needed", c.Rounds, c.Run)
+		return fmt.Errorf("-rounds %d -duration %v: at least one round of 100ms is needed",
+			c.Rounds, c.Run)
 	}
 	if *contestant != "" {
 		peer, ok := peers.All[*contestant]
@@ -65,7 +73,8 @@ func run(ctx context.Context, args []string) error {
 		c.Only = strings.Split(*only, ",")
 	}
 	if *quick {
-		c.Rounds, c.Run, c.Warm, c.First = 1, 300*time.Millisecond, 100*time.Millisecond, time.Second
+		c.Rounds, c.Run = 1, 300*time.Millisecond
+		c.Warm, c.First = 100*time.Millisecond, time.Second
 	}
 	r, err := match.Run(ctx, c)
 	if r == nil {

@@ -19,8 +19,9 @@ var (
 	forFlag  = flag.Duration("chaos.for", 20*time.Second, "length of a round")
 	rounds   = flag.Int("chaos.rounds", 1, "rounds of the run on local processes")
 	keep     = flag.Bool("chaos.keep", false, "write every round's history to a file")
-	overlap  = flag.Bool("chaos.overlap", false, "break a server also while another one still catches up")
-	only     = flag.String("chaos.only", "", "only the faults whose names contain this")
+	overlap  = flag.Bool("chaos.overlap", false,
+		"break a server also while another one still catches up")
+	only = flag.String("chaos.only", "", "only the faults whose names contain this")
 )
 
 func seed() uint64 {
@@ -33,12 +34,15 @@ func seed() uint64 {
 // finder finds or starts servers.
 type finder func(t *testing.T) *servers.Ensemble
 
-// mostVoid is how many rounds may prove nothing because ZooKeeper itself failed (see chaos.Report) before the test fails.
+// mostVoid is how many rounds may prove nothing because ZooKeeper itself failed (see chaos.Report)
+// before the test fails.
 const mostVoid = 5
 
-// wreak runs n rounds and fails the test for every problem. A round that proves nothing is made again, on new servers.
+// wreak runs n rounds and fails the test for every problem. A round that proves nothing is made
+// again, on new servers.
 func wreak(t *testing.T, find finder, n int, each time.Duration, conf chaos.Config) {
-	conf.Seed, conf.Only, conf.Keep, conf.Overlap, conf.Out = seed(), *only, *keep, *overlap, os.Stdout
+	conf.Seed, conf.Only, conf.Keep = seed(), *only, *keep
+	conf.Overlap, conf.Out = *overlap, os.Stdout
 	for void := 0; n > 0; void++ {
 		require.LessOrEqual(t, void, mostVoid, "rounds that prove nothing")
 		n -= wreakOn(t, find(t), n, each, conf)
@@ -46,7 +50,9 @@ func wreak(t *testing.T, find finder, n int, each time.Duration, conf chaos.Conf
 }
 
 // wreakOn runs rounds until one proves nothing, and returns how many were good before.
-func wreakOn(t *testing.T, e *servers.Ensemble, n int, each time.Duration, conf chaos.Config) (good int) {
+func wreakOn(
+	t *testing.T, e *servers.Ensemble, n int, each time.Duration, conf chaos.Config,
+) (good int) {
 	defer func() { require.NoError(t, e.Close()) }()
 	conf.Ensemble = e
 	r, err := chaos.Open(conf)

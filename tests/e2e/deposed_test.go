@@ -13,9 +13,9 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// A leader that is cut off from its followers goes on answering sync until syncLimit is over. Followers that restart
-// meanwhile elect another leader at once, and that one counts the holder's session timeout from its own start. The old
-// leader's answers must not prolong a hold.
+// A leader that is cut off from its followers goes on answering sync until syncLimit is over.
+// Followers that restart meanwhile elect another leader at once, and that one counts the holder's
+// session timeout from its own start. The old leader's answers must not prolong a hold.
 func TestHoldIsNotProlongedByALeaderThatHasBeenReplaced(t *testing.T) {
 	const tick, timeout = 500 * time.Millisecond, 2 * time.Second
 	e, err := ensemble.Open(3, ensemble.WithTick(tick), ensemble.WithSyncLimit(60)) // half a minute
@@ -30,7 +30,8 @@ func TestHoldIsNotProlongedByALeaderThatHasBeenReplaced(t *testing.T) {
 		}
 	}
 	dial := func(to string) *zklock.Client {
-		c, err := zklock.Dial(t.Context(), to, zklock.WithSessionTimeout(timeout), zklock.WithTickTime(tick))
+		c, err := zklock.Dial(t.Context(), to, zklock.WithSessionTimeout(timeout),
+			zklock.WithTickTime(tick))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		return c
@@ -66,5 +67,6 @@ func TestHoldIsNotProlongedByALeaderThatHasBeenReplaced(t *testing.T) {
 	}
 	n := <-got
 	require.NoError(t, n.err)
-	require.Less(t, last, n.at, "the second client got the lock %v before the first client's hold had ended", last.Sub(n.at))
+	require.Less(t, last, n.at,
+		"the second client got the lock %v before the first client's hold had ended", last.Sub(n.at))
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/zklock/locker/tests/e2e/servers"
 )
 
-// The same suite on the servers that this machine has: an ensemble that the environment names, containers, or local processes.
+// The same suite on the servers that this machine has: an ensemble that the environment names,
+// containers, or local processes.
 func TestLocksKeepTheirGuaranteesOnTheServersOfThisMachine(t *testing.T) {
 	wreak(t, func(t *testing.T) *servers.Ensemble {
 		e, why, err := servers.Choose(t.Context())

@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// WithCounter starts a server with a znode path, a child of the root with an open ACL, whose counter of creates is n,
-// which would take a client days to reach. It writes the transaction log that such a server would have. The znode has a
-// child "seed". For one node only.
+// WithCounter starts a server with a znode path, a child of the root with an open ACL, whose
+// counter of creates is n, which would take a client days to reach. It writes the transaction log
+// that such a server would have. The znode has a child "seed". For one node only.
 func WithCounter(tb testing.TB, path string, n int32) Option {
 	tb.Helper()
 	const create = 1 // the operation
 	log := appendInts([]byte("ZKLG"), 2, 0, 0)
 	txn := func(zxid int64, path string, creates int32) {
-		// Header: session, xid, zxid, time, create; then path, no data, an ACL for everybody, not ephemeral, the parent's counter.
+		// Header: session, xid, zxid, time, create; then path, no data, an ACL for everybody, not
+		// ephemeral, the parent's counter.
 		b := appendInts(nil, 0, 1, 1, int32(zxid>>32), int32(zxid))
 		b = binary.BigEndian.AppendUint64(b, uint64(time.Now().UnixMilli()))
 		b = appendText(appendInts(b, create), path)

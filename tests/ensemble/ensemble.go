@@ -11,10 +11,12 @@ import (
 	"testing"
 )
 
-// serversEnv names a running ensemble to use instead of starting one: "host:port,host:port,host:port".
+// serversEnv names a running ensemble to use instead of starting one:
+// "host:port,host:port,host:port".
 const serversEnv = "ZKLOCK_TEST_SERVERS"
 
-// backendEnv chooses what tests run on: real servers, or, as "inprocess", only servers inside the test's own process.
+// backendEnv chooses what tests run on: real servers, or, as "inprocess", only servers inside the
+// test's own process.
 const backendEnv = "ZKLOCK_TEST_BACKEND"
 
 // InProcess reports whether tests must do without real servers: Start and Shared skip them then.
@@ -28,23 +30,25 @@ func needProcesses(tb testing.TB) {
 	}
 }
 
-// Ensemble is one ZooKeeper server or three that form a quorum. Its methods may be called concurrently, but a test that
-// breaks a shared ensemble must not run in parallel with others.
+// Ensemble is one ZooKeeper server or three that form a quorum. Its methods may be called
+// concurrently, but a test that breaks a shared ensemble must not run in parallel with others.
 type Ensemble struct {
 	// Nodes are the servers, in the order of their numbers. Don't change the slice.
 	Nodes []*Node
 
 	owned bool
-	jars  []string     // the servers' class path
-	links []quorumLink // between the servers, both ways; empty unless there are three of our own that are not direct
+	jars  []string // the servers' class path
+	// between the servers, both ways; empty unless there are three of our own that are not direct
+	links []quorumLink
 	ports []*claim
 	dirs  []string
 }
 
-// Start returns an ensemble of one or three nodes, all serving, which ends with the test. The test fails, with the end
-// of the servers' logs, when they don't serve within a minute, and with what to install when java or the jars are
-// missing. With ZKLOCK_TEST_SERVERS set it returns that ensemble instead, whatever its size and tick, and skips the
-// test if it has too few nodes or the options cannot hold there. With ZKLOCK_TEST_BACKEND=inprocess it skips the test.
+// Start returns an ensemble of one or three nodes, all serving, which ends with the test. The test
+// fails, with the end of the servers' logs, when they don't serve within a minute, and with what to
+// install when java or the jars are missing. With ZKLOCK_TEST_SERVERS set it returns that ensemble
+// instead, whatever its size and tick, and skips the test if it has too few nodes or the options
+// cannot hold there. With ZKLOCK_TEST_BACKEND=inprocess it skips the test.
 func Start(tb testing.TB, nodes int, opts ...Option) *Ensemble {
 	tb.Helper()
 	needProcesses(tb)
@@ -81,7 +85,8 @@ func named(tb testing.TB, servers string, c config) *Ensemble {
 		tb.Skipf("needs %d nodes, and %s names %d", c.nodes, serversEnv, len(e.Nodes))
 	}
 	if len(c.lines)+len(c.jvm) > 0 {
-		tb.Skipf("needs servers with %q, and those of %s cannot be configured from here", append(c.lines, c.jvm...), serversEnv)
+		tb.Skipf("needs servers with %q, and those of %s cannot be configured from here",
+			append(c.lines, c.jvm...), serversEnv)
 	}
 	e.WaitServing(tb)
 	return e
@@ -153,7 +158,8 @@ func (e *Ensemble) add(id int, c config, peers []peer) error {
 	if err != nil {
 		return fmt.Errorf("ensemble: %w", err)
 	}
-	e.Nodes = append(e.Nodes, &Node{ID: id, addr: client.addr(), dir: dir, jars: e.jars, jvm: c.jvm})
+	e.Nodes = append(e.Nodes,
+		&Node{ID: id, addr: client.addr(), dir: dir, jars: e.jars, jvm: c.jvm})
 	return nil
 }
 
@@ -183,7 +189,8 @@ func (e *Ensemble) Connect() string {
 	return strings.Join(addrs, ",")
 }
 
-// Path returns the path of a znode that no other test uses, one level below the root. It is not created.
+// Path returns the path of a znode that no other test uses, one level below the root. It is not
+// created.
 func (e *Ensemble) Path(tb testing.TB) string {
 	name := strings.NewReplacer("/", "-", "#", "-").Replace(tb.Name())
 	return "/" + name + "-" + rand.Text()[:8]
@@ -193,11 +200,13 @@ func (e *Ensemble) Path(tb testing.TB) string {
 func (e *Ensemble) NeedControl(tb testing.TB) {
 	tb.Helper()
 	if !e.owned {
-		tb.Skipf("kills, stops or isolates servers: those named by %s cannot be signalled from here", serversEnv)
+		tb.Skipf(
+			"kills, stops or isolates servers: those named by %s cannot be signalled from here", serversEnv)
 	}
 }
 
-// Proxies puts a proxy in front of every node, which ends with the test; see Join for the connect string.
+// Proxies puts a proxy in front of every node, which ends with the test; see Join for the connect
+// string.
 func (e *Ensemble) Proxies(tb testing.TB) []*Proxy {
 	tb.Helper()
 	ps := make([]*Proxy, len(e.Nodes))

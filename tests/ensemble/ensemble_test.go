@@ -18,14 +18,15 @@ func TestMain(m *testing.M) { os.Exit(ensemble.Run(m)) }
 func connect(t *testing.T, servers string, timeout time.Duration) *zk.Conn {
 	t.Helper()
 	up := make(chan struct{}, 64)
-	c, _, err := zk.Connect(strings.Split(servers, ","), timeout, zk.WithLogInfo(false), zk.WithLogger(quiet{}), zk.WithEventCallback(func(ev zk.Event) {
-		if ev.State == zk.StateHasSession {
-			select {
-			case up <- struct{}{}:
-			default:
+	c, _, err := zk.Connect(strings.Split(servers, ","), timeout, zk.WithLogInfo(false),
+		zk.WithLogger(quiet{}), zk.WithEventCallback(func(ev zk.Event) {
+			if ev.State == zk.StateHasSession {
+				select {
+				case up <- struct{}{}:
+				default:
+				}
 			}
-		}
-	}))
+		}))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	select {
@@ -67,8 +68,9 @@ func TestOneNodeServesDiesAndComesBackWithItsData(t *testing.T) {
 	require.Error(t, err)
 	require.Error(t, n.Pause(), "a server that is not running cannot be paused")
 	n.Restart(t)
-	// Not by the old connection: a server that a client reaches while it starts may drop the request and keep the socket open
-	// ("this.zkDb" is null, in 3.8.0), and the driver waits more than a minute for the answer.
+	// Not by the old connection: a server that a client reaches while it starts may drop the
+	// request and keep the socket open ("this.zkDb" is null, in 3.8.0), and the driver waits more
+	// than a minute for the answer.
 	data, _, err := connect(t, e.Connect(), 10*time.Second).Get(path)
 	require.NoError(t, err)
 	require.Equal(t, "kept", string(data))
@@ -104,7 +106,8 @@ func TestThreeNodesElectALeaderAndLoseAndRegainAnyMember(t *testing.T) {
 		was := n.Mode()
 		e.Isolate(n)
 		n.WaitNotServing(t)
-		require.Len(t, e.Followers(t), 1, "the other two have a leader without server %d, which was %s", n.ID, was)
+		require.Len(t, e.Followers(t), 1,
+			"the other two have a leader without server %d, which was %s", n.ID, was)
 		e.Heal()
 		e.WaitServing(t)
 		require.Len(t, e.Followers(t), 2)
@@ -131,9 +134,11 @@ func TestNamedEnsembleIsUsedAndNotSignalled(t *testing.T) {
 	require.ErrorContains(t, e.Nodes[0].Kill(), "ZKLOCK_TEST_SERVERS")
 	require.ErrorContains(t, e.Nodes[0].Pause(), "ZKLOCK_TEST_SERVERS")
 	for name, needs := range map[string]func(*testing.T){
-		"control":       func(t *testing.T) { e.NeedControl(t) },
-		"more nodes":    func(t *testing.T) { ensemble.Start(t, 3) },
-		"configuration": func(t *testing.T) { ensemble.Start(t, 1, ensemble.WithContainerCheck(time.Second)) },
+		"control":    func(t *testing.T) { e.NeedControl(t) },
+		"more nodes": func(t *testing.T) { ensemble.Start(t, 3) },
+		"configuration": func(t *testing.T) {
+			ensemble.Start(t, 1, ensemble.WithContainerCheck(time.Second))
+		},
 	} {
 		t.Run("a test that needs "+name+" skips", func(t *testing.T) {
 			needs(t)

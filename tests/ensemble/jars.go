@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// homeEnv selects the servers' software: the folder of an unpacked release, a folder of jars, or a list of jars as in a
-// class path. Unset: Debian's package. Jars without a logger count as Debian's own of another version, and run with the
-// other jars of the installed package.
+// homeEnv selects the servers' software: the folder of an unpacked release, a folder of jars, or a
+// list of jars as in a class path. Unset: Debian's package. Jars without a logger count as Debian's
+// own of another version, and run with the other jars of the installed package.
 const homeEnv = "ZOOKEEPER_HOME"
 
 const (
@@ -21,10 +21,12 @@ const (
 	install = "apt-get install libzookeeper-java default-jre-headless"
 )
 
-// debian are the jars that a Debian server needs besides zookeeper.jar, whose manifest names the rest, by their
-// absolute paths: a logger that prints to standard error, and the parts of netty that the manifest omits.
+// debian are the jars that a Debian server needs besides zookeeper.jar, whose manifest names the
+// rest, by their absolute paths: a logger that prints to standard error, and the parts of netty
+// that the manifest omits.
 var debian = []string{
-	"slf4j-simple.jar", "netty-codec.jar", "netty-resolver.jar", "netty-transport-native-unix-common.jar",
+	"slf4j-simple.jar", "netty-codec.jar", "netty-resolver.jar",
+	"netty-transport-native-unix-common.jar",
 }
 
 // classpath returns the paths for java. The error names what is missing, and the remedy.
@@ -53,8 +55,9 @@ func classpath(home string) ([]string, error) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("ensemble: ZooKeeper's servers are not installed; run: %s (or name an unpacked release in %s, or a running ensemble in %s): %w",
-			install, homeEnv, serversEnv, err)
+		return nil,
+			fmt.Errorf("ensemble: ZooKeeper's servers are not installed; run: %s (or name an unpacked release in %s, or a running ensemble in %s): %w",
+				install, homeEnv, serversEnv, err)
 	}
 	return paths, nil
 }
@@ -83,7 +86,8 @@ func software(home string) ([]string, error) {
 	return nil, errors.New("holds no jar, nor does its folder lib")
 }
 
-// ordered puts zookeeper-jute before zookeeper, whose manifest, in Debian's package, names the installed jute.
+// ordered puts zookeeper-jute before zookeeper, whose manifest, in Debian's package, names the
+// installed jute.
 func ordered(jars []string) ([]string, error) {
 	rank := func(path string) int {
 		switch name := filepath.Base(path); {

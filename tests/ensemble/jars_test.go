@@ -20,9 +20,11 @@ func TestServersAreStartedFromTheJarsInZookeeperHome(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, nil, 0o644))
 		}
 	}
-	touch("release/lib/slf4j-api-1.7.jar", "release/lib/zookeeper-3.9.5.jar", "release/lib/zookeeper-jute-3.9.5.jar",
+	touch("release/lib/slf4j-api-1.7.jar", "release/lib/zookeeper-3.9.5.jar",
+		"release/lib/zookeeper-jute-3.9.5.jar",
 		"release/conf/log4j.properties", "jars/zookeeper.jar", "jars/zookeeper-jute.jar", "none/README", "other/a.jar")
-	debian := []string{"slf4j-simple.jar", "netty-codec.jar", "netty-resolver.jar", "netty-transport-native-unix-common.jar"}
+	debian := []string{"slf4j-simple.jar", "netty-codec.jar", "netty-resolver.jar",
+		"netty-transport-native-unix-common.jar"}
 	for i, name := range debian {
 		debian[i] = "/usr/share/java/" + name
 	}
@@ -32,11 +34,14 @@ func TestServersAreStartedFromTheJarsInZookeeperHome(t *testing.T) {
 		fail string
 	}{
 		"nothing": {"", append([]string{"/usr/share/java/zookeeper.jar"}, debian...), ""},
-		"an unpacked release": {"release", []string{"release/conf", "release/lib/zookeeper-jute-3.9.5.jar",
-			"release/lib/zookeeper-3.9.5.jar", "release/lib/slf4j-api-1.7.jar"}, ""},
-		"Debian's jars of another version": {"jars", append([]string{"jars/zookeeper-jute.jar", "jars/zookeeper.jar"}, debian...), ""},
+		"an unpacked release": {"release",
+			[]string{"release/conf", "release/lib/zookeeper-jute-3.9.5.jar",
+				"release/lib/zookeeper-3.9.5.jar", "release/lib/slf4j-api-1.7.jar"}, ""},
+		"Debian's jars of another version": {"jars",
+			append([]string{"jars/zookeeper-jute.jar", "jars/zookeeper.jar"}, debian...), ""},
 		"a list": {"jars/zookeeper.jar:release/lib/slf4j-api-1.7.jar:jars/zookeeper-jute.jar",
-			[]string{"jars/zookeeper-jute.jar", "jars/zookeeper.jar", "release/lib/slf4j-api-1.7.jar"}, ""},
+			[]string{"jars/zookeeper-jute.jar", "jars/zookeeper.jar",
+				"release/lib/slf4j-api-1.7.jar"}, ""},
 		"a folder without jars":        {"none", nil, "holds no jar"},
 		"a folder without ZooKeeper's": {"other", nil, "names no zookeeper jar"},
 		"a jar that is not there":      {"jars/zookeeper-4.jar", nil, "no such file"},

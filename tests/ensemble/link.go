@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// link is one connection through a proxy: the client's end, the server's end, and a pump for each direction. A pump is
-// a reader and a writer with a queue between them: the reader stamps each chunk with the time at which it may pass, so
-// that a delay does not limit throughput.
+// link is one connection through a proxy: the client's end, the server's end, and a pump for each
+// direction. A pump is a reader and a writer with a queue between them: the reader stamps each
+// chunk with the time at which it may pass, so that a delay does not limit throughput.
 type link struct {
 	p    *Proxy
 	over chan struct{} // closed by end
@@ -55,7 +55,8 @@ func (k *link) run() {
 	p.changed.Broadcast()
 }
 
-// connect dials the target, after the thaw if the proxy is frozen: a frozen network does not pass a SYN either.
+// connect dials the target, after the thaw if the proxy is frozen: a frozen network does not pass a
+// SYN either.
 func (k *link) connect() bool {
 	p := k.p
 	p.mu.Lock()
@@ -100,8 +101,8 @@ func (k *link) dial() (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", k.p.target)
 }
 
-// read moves bytes from one end into the queue. While its gate holds it does not read, so that a full socket blocks the
-// sender as a real network does.
+// read moves bytes from one end into the queue. While its gate holds it does not read, so that a
+// full socket blocks the sender as a real network does.
 func (k *link) read(d Direction, queue chan<- chunk) {
 	p := k.p
 	p.mu.Lock()
@@ -186,8 +187,9 @@ func (k *link) forward(d Direction, b []byte) bool {
 	return true
 }
 
-// mayPass waits while the gate of this direction holds, and returns what happens to the bytes: pass or drop; hold when
-// the link is over. With toWrite it registers a write that passes, for set to wait for, or a loss.
+// mayPass waits while the gate of this direction holds, and returns what happens to the bytes: pass
+// or drop; hold when the link is over. With toWrite it registers a write that passes, for set to
+// wait for, or a loss.
 func (k *link) mayPass(d Direction, toWrite bool) gate {
 	p := k.p
 	p.mu.Lock()
@@ -213,8 +215,8 @@ func (k *link) mayPass(d Direction, toWrite bool) gate {
 	return g
 }
 
-// finish passes the end of a stream on: a FIN as a FIN, any other end as the end of both ends. A gate that holds or
-// drops keeps it back.
+// finish passes the end of a stream on: a FIN as a FIN, any other end as the end of both ends. A
+// gate that holds or drops keeps it back.
 func (k *link) finish(d Direction, err error) {
 	p := k.p
 	p.mu.Lock()
@@ -253,6 +255,6 @@ func (k *link) end() {
 	k.p.changed.Broadcast()
 }
 
-// discard closes a connection that is no longer needed: the peer may have closed it first, which is all that Close
-// could report.
+// discard closes a connection that is no longer needed: the peer may have closed it first, which is
+// all that Close could report.
 func discard(c io.Closer) { _ = c.Close() }

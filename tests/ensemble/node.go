@@ -40,11 +40,12 @@ type process struct {
 	err  error
 }
 
-// Addr returns the host:port at which the server accepts clients. It does not change when the server is restarted.
+// Addr returns the host:port at which the server accepts clients. It does not change when the
+// server is restarted.
 func (n *Node) Addr() string { return n.addr }
 
-// Use selects the software of the server's next start: a value of ZOOKEEPER_HOME, or "" for the installed package. The
-// error names what is missing there.
+// Use selects the software of the server's next start: a value of ZOOKEEPER_HOME, or "" for the
+// installed package. The error names what is missing there.
 func (n *Node) Use(home string) error {
 	jars, err := classpath(home)
 	if err != nil {
@@ -56,8 +57,8 @@ func (n *Node) Use(home string) error {
 	return nil
 }
 
-// Launch starts the server and returns at once; it does nothing when the server is running. Restart and
-// Ensemble.WaitServing wait.
+// Launch starts the server and returns at once; it does nothing when the server is running. Restart
+// and Ensemble.WaitServing wait.
 func (n *Node) Launch() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -74,7 +75,8 @@ func (n *Node) Launch() error {
 	cmd := exec.Command("java", n.args()...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = dieWithParent()
-	err = errors.Join(cmd.Start(), log.Close()) // the child has its own copy of the log's descriptor
+	// the child has its own copy of the log's descriptor
+	err = errors.Join(cmd.Start(), log.Close())
 	if err != nil {
 		return fmt.Errorf("ensemble: server %d: %w", n.ID, err)
 	}
@@ -90,17 +92,21 @@ func (n *Node) Launch() error {
 func (n *Node) args() []string {
 	args := []string{
 		"-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
-		"-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+		"-Dorg.slf4j.simpleLogger.showDateTime=true",
+		"-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
 		"-Dzookeeper.forceSync=no", // no fsync per write: the tests do not need its durability
-		// Otherwise an isolated server asks for votes at growing intervals, up to a minute, and rejoins late.
+		// Otherwise an isolated server asks for votes at growing intervals, up to a minute, and
+		// rejoins late.
 		"-Dzookeeper.fastleader.maxNotificationInterval=400",
 	}
 	args = append(args, n.jvm...)
-	return append(args, "-cp", strings.Join(n.jars, string(os.PathListSeparator)), "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(n.dir, "zoo.cfg"))
+	return append(args, "-cp", strings.Join(n.jars, string(os.PathListSeparator)),
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(n.dir, "zoo.cfg"))
 }
 
-// Kill ends the server with SIGKILL and returns when it is gone; its data stays for the next start. It does nothing
-// when the server is not running. For a server that was not started here it returns an error.
+// Kill ends the server with SIGKILL and returns when it is gone; its data stays for the next start.
+// It does nothing when the server is not running. For a server that was not started here it returns
+// an error.
 func (n *Node) Kill() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -118,9 +124,10 @@ func (n *Node) Kill() error {
 	return nil
 }
 
-// Restart kills the server if it runs, starts it, and returns when it serves clients. The test fails, with the end of
-// the server's log, when that takes longer than a minute: among others when the ensemble has no quorum without a
-// further server (use Launch then, and Ensemble.WaitServing after the last).
+// Restart kills the server if it runs, starts it, and returns when it serves clients. The test
+// fails, with the end of the server's log, when that takes longer than a minute: among others when
+// the ensemble has no quorum without a further server (use Launch then, and Ensemble.WaitServing
+// after the last).
 func (n *Node) Restart(tb testing.TB) {
 	tb.Helper()
 	if err := errors.Join(n.Kill(), n.Launch()); err != nil {
@@ -129,8 +136,8 @@ func (n *Node) Restart(tb testing.TB) {
 	n.WaitServing(tb)
 }
 
-// Pause stops the server with SIGSTOP: connections stay open, the kernel still accepts new ones, the server answers
-// nothing once Pause has returned.
+// Pause stops the server with SIGSTOP: connections stay open, the kernel still accepts new ones,
+// the server answers nothing once Pause has returned.
 func (n *Node) Pause() error { return n.signal(stopSignal, true) }
 
 // Resume continues a paused server (SIGCONT).
@@ -157,8 +164,8 @@ func (n *Node) signal(sig syscall.Signal, paused bool) error {
 	return nil
 }
 
-// WaitServing returns when the server serves clients, and fails the test, with the end of the server's log, when it
-// does not within a minute or ends.
+// WaitServing returns when the server serves clients, and fails the test, with the end of the
+// server's log, when it does not within a minute or ends.
 func (n *Node) WaitServing(tb testing.TB) {
 	tb.Helper()
 	if err := n.waitServing(startBound); err != nil {
@@ -166,8 +173,8 @@ func (n *Node) WaitServing(tb testing.TB) {
 	}
 }
 
-// WaitNotServing returns when the server serves no clients, for example because it lost its quorum, and fails the test
-// when it still does after a minute.
+// WaitNotServing returns when the server serves no clients, for example because it lost its quorum,
+// and fails the test when it still does after a minute.
 func (n *Node) WaitNotServing(tb testing.TB) {
 	tb.Helper()
 	Until(tb, startBound, fmt.Sprintf("server %d to stop serving", n.ID), func() error {
@@ -225,7 +232,8 @@ func (n *Node) setIsolated(is bool) {
 }
 
 func (n *Node) notOurs(verb string) error {
-	return fmt.Errorf("ensemble: cannot %s %s: it was named by %s and not started here", verb, n.addr, serversEnv)
+	return fmt.Errorf("ensemble: cannot %s %s: it was named by %s and not started here", verb,
+		n.addr, serversEnv)
 }
 
 func (n *Node) logFile() string { return filepath.Join(n.dir, "log") }
@@ -244,5 +252,6 @@ func (n *Node) logTail() string {
 		b = b[len(b)-most:]
 		b = b[bytes.IndexByte(b, '\n')+1:]
 	}
-	return fmt.Sprintf("--- end of the log of server %d ---\n%s", n.ID, strings.TrimSpace(string(b)))
+	return fmt.Sprintf("--- end of the log of server %d ---\n%s", n.ID,
+		strings.TrimSpace(string(b)))
 }

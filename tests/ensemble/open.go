@@ -8,8 +8,8 @@ import (
 
 // The functions below are for programs that run for hours, which have no testing.TB.
 
-// Open starts an ensemble of one or three servers of our own, whatever ZKLOCK_TEST_SERVERS says, and returns when all
-// serve, at most a minute later. Close ends it.
+// Open starts an ensemble of one or three servers of our own, whatever ZKLOCK_TEST_SERVERS says,
+// and returns when all serve, at most a minute later. Close ends it.
 func Open(nodes int, opts ...Option) (*Ensemble, error) {
 	c, err := newConfig(nodes, opts)
 	if err != nil {
@@ -18,21 +18,23 @@ func Open(nodes int, opts ...Option) (*Ensemble, error) {
 	return start(c)
 }
 
-// Close ends the servers, removes their data and joins all goroutines. It is for an ensemble from Open only.
+// Close ends the servers, removes their data and joins all goroutines. It is for an ensemble from
+// Open only.
 func (e *Ensemble) Close() error { return e.close() }
 
-// At returns a node for a server that was not started here, by its host:port: it answers four-letter words, and cannot
-// be signalled.
+// At returns a node for a server that was not started here, by its host:port: it answers
+// four-letter words, and cannot be signalled.
 func At(addr string) *Node { return &Node{addr: addr} }
 
 // OpenProxy is NewProxy without a test.
 func OpenProxy(target string) (*Proxy, error) { return openProxy(target, 0) }
 
-// Close closes every connection and the listener, and joins all goroutines. It is for a proxy from OpenProxy only.
+// Close closes every connection and the listener, and joins all goroutines. It is for a proxy from
+// OpenProxy only.
 func (p *Proxy) Close() error { return p.close() }
 
-// Revive undoes what was done to the ensemble, as Restore does, and returns when all its servers serve; otherwise,
-// after the given time, the error names the server that does not.
+// Revive undoes what was done to the ensemble, as Restore does, and returns when all its servers
+// serve; otherwise, after the given time, the error names the server that does not.
 func (e *Ensemble) Revive(atMost time.Duration) error {
 	e.Heal()
 	var errs []error
@@ -50,10 +52,14 @@ func (e *Ensemble) Revive(atMost time.Duration) error {
 	return nil
 }
 
-// Mute drops a node's messages to the other servers, while it still receives theirs; Heal ends it. See Isolate.
-func (e *Ensemble) Mute(n *Node) { e.oneWay(n, "Mute", (*Proxy).HoldRequests, (*Proxy).HoldReplies) }
+// Mute drops a node's messages to the other servers, while it still receives theirs; Heal ends it.
+// See Isolate.
+func (e *Ensemble) Mute(n *Node) {
+	e.oneWay(n, "Mute", (*Proxy).HoldRequests, (*Proxy).HoldReplies)
+}
 
-// Deafen drops the other servers' messages to a node, while they still receive its own; Heal ends it. See Isolate.
+// Deafen drops the other servers' messages to a node, while they still receive its own; Heal ends
+// it. See Isolate.
 func (e *Ensemble) Deafen(n *Node) {
 	e.oneWay(n, "Deafen", (*Proxy).HoldReplies, (*Proxy).HoldRequests)
 }
@@ -61,7 +67,8 @@ func (e *Ensemble) Deafen(n *Node) {
 // oneWay breaks one direction between a node and the others, on connections opened by either side.
 func (e *Ensemble) oneWay(n *Node, what string, its, theirs func(*Proxy)) {
 	if len(e.links) == 0 {
-		panic(fmt.Sprintf("ensemble: %s needs three servers started here: call NeedControl first", what))
+		panic(fmt.Sprintf("ensemble: %s needs three servers started here: call NeedControl first",
+			what))
 	}
 	n.setIsolated(true)
 	for _, l := range e.links {
@@ -74,8 +81,8 @@ func (e *Ensemble) oneWay(n *Node, what string, its, theirs func(*Proxy)) {
 	}
 }
 
-// Slow delays every byte between a node and the other servers by d, in both directions: like a long wire, or, to the
-// others, like a disk that takes that long for each write. Zero, or Heal, ends it.
+// Slow delays every byte between a node and the other servers by d, in both directions: like a long
+// wire, or, to the others, like a disk that takes that long for each write. Zero, or Heal, ends it.
 func (e *Ensemble) Slow(n *Node, d time.Duration) {
 	for _, l := range e.links {
 		if l.from == n.ID || l.to == n.ID {

@@ -35,7 +35,8 @@ func TestAnEnsembleWithSlowLinksStillServes(t *testing.T) {
 	began := time.Now()
 	_, err := c.Create(e.Path(t), nil, 0, openACL)
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, time.Since(began), 2*delay, "a write takes a proposal and an acknowledgement")
+	require.GreaterOrEqual(t, time.Since(began), 2*delay,
+		"a write takes a proposal and an acknowledgement")
 	e.Heal()
 }
 

@@ -16,34 +16,38 @@ type config struct {
 	observer  bool
 }
 
-// Option changes how the servers of an ensemble are configured. Options have no effect on an ensemble named by
-// ZKLOCK_TEST_SERVERS; a test that depends on WithConfig, WithJVM or WithContainerCheck is skipped there.
+// Option changes how the servers of an ensemble are configured. Options have no effect on an
+// ensemble named by ZKLOCK_TEST_SERVERS; a test that depends on WithConfig, WithJVM or
+// WithContainerCheck is skipped there.
 type Option func(*config)
 
 // WithTick sets tickTime. Default 500 ms: sessions may then last from 1 s to 10 s.
 // ZooKeeper counts in milliseconds; smaller parts are cut off.
 func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
 
-// WithSyncLimit sets syncLimit: for how many ticks a follower and its leader may receive nothing from each other.
-// Default 5.
+// WithSyncLimit sets syncLimit: for how many ticks a follower and its leader may receive nothing
+// from each other. Default 5.
 func WithSyncLimit(ticks int) Option { return func(c *config) { c.syncLimit = ticks } }
 
-// WithDirectQuorum lets three servers reach each other without proxies between them, for measurements: then Isolate, Mute
-// and Deafen panic, and Slow does nothing.
+// WithDirectQuorum lets three servers reach each other without proxies between them, for
+// measurements: then Isolate, Mute and Deafen panic, and Slow does nothing.
 func WithDirectQuorum() Option { return func(c *config) { c.direct = true } }
 
 // WithObserver makes the last of three servers an observer: it serves clients and does not vote.
 func WithObserver() Option { return func(c *config) { c.observer = true } }
 
-// WithConfig appends lines to every server's configuration file, for example "maxSessionTimeout=60000".
+// WithConfig appends lines to every server's configuration file, for example
+// "maxSessionTimeout=60000".
 func WithConfig(lines ...string) Option {
 	return func(c *config) { c.lines = append(c.lines, lines...) }
 }
 
-// WithJVM appends flags to every server's command line, for example "-Dzookeeper.extendedTypesEnabled=true".
+// WithJVM appends flags to every server's command line, for example
+// "-Dzookeeper.extendedTypesEnabled=true".
 func WithJVM(flags ...string) Option { return func(c *config) { c.jvm = append(c.jvm, flags...) } }
 
-// WithContainerCheck sets how often the leader removes empty container znodes. ZooKeeper's default is one minute.
+// WithContainerCheck sets how often the leader removes empty container znodes. ZooKeeper's default
+// is one minute.
 func WithContainerCheck(d time.Duration) Option {
 	return WithJVM(fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", d.Milliseconds()))
 }

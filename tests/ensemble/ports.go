@@ -11,16 +11,16 @@ import (
 
 const loopback = "127.0.0.1"
 
-// The pool lies below the range from which Linux takes the local ports of outgoing connections (32768 and up), so the
-// port of a killed server is still free when it restarts.
+// The pool lies below the range from which Linux takes the local ports of outgoing connections
+// (32768 and up), so the port of a killed server is still free when it restarts.
 const (
 	firstPort = 10000
 	lastPort  = 29999
 )
 
-// A claim reserves one TCP port of the loopback address against every other user of this package, in any process,
-// without listening on it: the claim is a UDP socket bound to the same number, which the kernel frees when the process
-// dies.
+// A claim reserves one TCP port of the loopback address against every other user of this package,
+// in any process, without listening on it: the claim is a UDP socket bound to the same number,
+// which the kernel frees when the process dies.
 type claim struct {
 	port string
 	held net.PacketConn
@@ -46,7 +46,8 @@ func claimPort() (*claim, error) {
 		}
 		return &claim{port: port, held: held}, nil
 	}
-	return nil, fmt.Errorf("ensemble: no free port between %d and %d: %w", firstPort, lastPort, last)
+	return nil,
+		fmt.Errorf("ensemble: no free port between %d and %d: %w", firstPort, lastPort, last)
 }
 
 func (c *claim) addr() string { return net.JoinHostPort(loopback, c.port) }

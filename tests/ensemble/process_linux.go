@@ -11,12 +11,15 @@ import (
 	"time"
 )
 
-// dieWithParent makes the kernel kill a server when the test process ends, however it ends (a test's timeout panics,
-// and then no cleanup runs).
-func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+// dieWithParent makes the kernel kill a server when the test process ends, however it ends (a
+// test's timeout panics, and then no cleanup runs).
+func dieWithParent() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
 
-// awaitStopped returns when all threads of a process that has got SIGSTOP are stopped: the kernel stops them one after
-// the other, behind the signal, and until then they still answer. It waits for ten seconds at most.
+// awaitStopped returns when all threads of a process that has got SIGSTOP are stopped: the kernel
+// stops them one after the other, behind the signal, and until then they still answer. It waits for
+// ten seconds at most.
 func awaitStopped(pid int) error {
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		running, err := runningThread(pid)
@@ -45,7 +48,8 @@ func runningThread(pid int) (string, error) {
 		}
 		// "pid (name) state …", and the name may have anything in it.
 		state := bytes.TrimSpace(b[bytes.LastIndexByte(b, ')')+1:])
-		if len(state) > 0 && !bytes.ContainsRune([]byte("TtZX"), rune(state[0])) { // stopped, or dead
+		if len(state) > 0 && !bytes.ContainsRune([]byte("TtZX"), rune(state[0])) {
+			// stopped, or dead
 			return filepath.Base(filepath.Dir(stat)), nil
 		}
 	}

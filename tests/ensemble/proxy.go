@@ -30,9 +30,9 @@ const (
 	drop      // lost
 )
 
-// Proxy forwards TCP connections on a loopback address to one target and can break them in the ways that networks do. A
-// change of mode is exact: when Freeze, Hold… or Drop… returns, no further byte passes. Modes apply to existing and
-// future connections. All methods may be called concurrently.
+// Proxy forwards TCP connections on a loopback address to one target and can break them in the ways
+// that networks do. A change of mode is exact: when Freeze, Hold… or Drop… returns, no further byte
+// passes. Modes apply to existing and future connections. All methods may be called concurrently.
 //
 // When the target cannot be reached the proxy accepts a connection and closes it at once.
 type Proxy struct {
@@ -56,8 +56,8 @@ type Proxy struct {
 	running sync.WaitGroup // the accept loop and every link
 }
 
-// NewProxy listens on a free loopback port and forwards to target (host:port). It ends with the test: every connection
-// closed, every goroutine joined.
+// NewProxy listens on a free loopback port and forwards to target (host:port). It ends with the
+// test: every connection closed, every goroutine joined.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
 	p, err := openProxy(target, 0)
@@ -77,7 +77,8 @@ func openProxy(target string, patience time.Duration) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{addr: c.addr(), target: target, claim: c, patience: patience, links: map[*link]struct{}{}}
+	p := &Proxy{addr: c.addr(), target: target, claim: c, patience: patience,
+		links: map[*link]struct{}{}}
 	p.changed = sync.NewCond(&p.mu)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,8 +121,8 @@ func (p *Proxy) accept(l net.Listener) {
 // Addr returns the host:port at which the proxy listens. It does not change.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Cut closes every connection that is open now, on both sides, and returns when none of their bytes moves any more.
-// Held and delayed bytes are lost. New connections are accepted, unless Refuse.
+// Cut closes every connection that is open now, on both sides, and returns when none of their bytes
+// moves any more. Held and delayed bytes are lost. New connections are accepted, unless Refuse.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,8 +148,9 @@ func (p *Proxy) cut(match func(*link) bool) {
 // has needs p.mu.
 func (p *Proxy) has(k *link) bool { _, ok := p.links[k]; return ok }
 
-// Refuse stops or starts accepting new connections: while on, the kernel refuses a dial, as for a server that is down.
-// Open connections stay open. It returns an error if the port was lost meanwhile.
+// Refuse stops or starts accepting new connections: while on, the kernel refuses a dial, as for a
+// server that is down. Open connections stay open. It returns an error if the port was lost
+// meanwhile.
 func (p *Proxy) Refuse(on bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,8 +167,8 @@ func (p *Proxy) Refuse(on bool) error {
 	return nil
 }
 
-// Freeze holds everything in both directions, as a pulled cable does: no byte, no FIN and no reset passes. To the
-// client, open and new connections look established. Thaw ends it.
+// Freeze holds everything in both directions, as a pulled cable does: no byte, no FIN and no reset
+// passes. To the client, open and new connections look established. Thaw ends it.
 func (p *Proxy) Freeze() { p.set(true, hold, Requests, Replies) }
 
 // HoldRequests holds what clients send, until Thaw; replies still pass.
@@ -175,11 +177,12 @@ func (p *Proxy) HoldRequests() { p.set(false, hold, Requests) }
 // HoldReplies holds what the server sends, until Thaw; requests still pass.
 func (p *Proxy) HoldReplies() { p.set(false, hold, Replies) }
 
-// DropRequests drops what clients send, until Thaw, which then closes the connections that lost something: a stream
-// with a hole is useless.
+// DropRequests drops what clients send, until Thaw, which then closes the connections that lost
+// something: a stream with a hole is useless.
 func (p *Proxy) DropRequests() { p.set(false, drop, Requests) }
 
-// DropReplies drops what the server sends, until Thaw, which then closes the connections that lost something.
+// DropReplies drops what the server sends, until Thaw, which then closes the connections that lost
+// something.
 func (p *Proxy) DropReplies() { p.set(false, drop, Replies) }
 
 // Thaw ends Freeze, Hold… and Drop…: held bytes pass, in order.
@@ -191,8 +194,8 @@ func (p *Proxy) Thaw() {
 	p.changed.Broadcast()
 }
 
-// Delay delays every byte by the given time per direction, as a longer wire would: order is kept, and throughput is not
-// limited. Zero ends it; bytes already in transit keep their delay.
+// Delay delays every byte by the given time per direction, as a longer wire would: order is kept,
+// and throughput is not limited. Zero ends it; bytes already in transit keep their delay.
 func (p *Proxy) Delay(requests, replies time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,8 +222,8 @@ func (p *Proxy) setOpening(f func(io.Reader) ([]byte, error)) {
 	p.opening = f
 }
 
-// set closes gates and waits for the writes that had passed them; a write blocked by a full socket is interrupted by
-// its deadline and keeps the rest of its bytes.
+// set closes gates and waits for the writes that had passed them; a write blocked by a full socket
+// is interrupted by its deadline and keeps the rest of its bytes.
 func (p *Proxy) set(freeze bool, g gate, dirs ...Direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,17 +10,18 @@ import (
 	"time"
 )
 
-// Three servers reach each other through proxies only, one for every ordered pair and each of the two kinds of traffic
-// between them: server i's configuration names, for its peer j, the proxies from i to j. So any member can be separated
-// from the others while clients still reach it.
+// Three servers reach each other through proxies only, one for every ordered pair and each of the
+// two kinds of traffic between them: server i's configuration names, for its peer j, the proxies
+// from i to j. So any member can be separated from the others while clients still reach it.
 //
-// One detour remains: an election connection begins with its opener's own election address, and a server with a higher
-// number closes a connection from a lower one and dials that address, which is not a proxy's. So the proxies for
-// election traffic rewrite it (electionOpening).
+// One detour remains: an election connection begins with its opener's own election address, and a
+// server with a higher number closes a connection from a lower one and dials that address, which is
+// not a proxy's. So the proxies for election traffic rewrite it (electionOpening).
 
-// A proxy accepts a connection before it knows whether the target does. A new leader is often dialled some milliseconds
-// before it listens: a server whose dial is refused retries at once, but one whose connection breaks returns to voting,
-// and that leader waits for a quorum until initLimit has passed. So these proxies retry themselves.
+// A proxy accepts a connection before it knows whether the target does. A new leader is often
+// dialled some milliseconds before it listens: a server whose dial is refused retries at once, but
+// one whose connection breaks returns to voting, and that leader waits for a quorum until initLimit
+// has passed. So these proxies retry themselves.
 const quorumPatience = time.Second
 
 // peer is the address at which a server listens for the other servers.
@@ -69,7 +70,9 @@ func (e *Ensemble) wire(nodes int, direct bool) ([]peer, error) {
 	for _, l := range e.links {
 		if l.election {
 			back := e.proxyBetween(l.to, l.from, true).Addr()
-			l.proxy.setOpening(func(r io.Reader) ([]byte, error) { return electionOpening(r, back) })
+			l.proxy.setOpening(func(r io.Reader) ([]byte, error) {
+				return electionOpening(r, back)
+			})
 		}
 	}
 	return peers, nil
@@ -90,7 +93,8 @@ func (e *Ensemble) proxyBetween(from, to int, election bool) *Proxy {
 	return e.links[i].proxy
 }
 
-// serverLines are the server.N lines of one server's configuration: itself as it listens, its peers as it dials them.
+// serverLines are the server.N lines of one server's configuration: itself as it listens, its peers
+// as it dials them.
 func (e *Ensemble) serverLines(id int, peers []peer, observer bool) []string {
 	var lines []string
 	for _, p := range peers {
@@ -111,8 +115,9 @@ func (e *Ensemble) serverLines(id int, peers []peer, observer bool) []string {
 	return lines
 }
 
-// electionOpening reads the first message of an election connection and returns it with another address of the opener:
-// protocol version (8 bytes, negative), server number (8), length (4), "host:port".
+// electionOpening reads the first message of an election connection and returns it with another
+// address of the opener: protocol version (8 bytes, negative), server number (8), length (4),
+// "host:port".
 func electionOpening(r io.Reader, addr string) ([]byte, error) {
 	const fixed, longest = 20, 2048
 	head := make([]byte, fixed)
@@ -134,10 +139,10 @@ func electionOpening(r io.Reader, addr string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Isolate separates a node from the other servers, as a pulled cable would: after its return no byte and no FIN passes
-// between them, in either direction. Clients still reach the node; it answers reads and pings until it notices, after
-// about syncLimit ticks. Heal ends it. It panics unless the ensemble is three servers started here, which NeedControl
-// ensures.
+// Isolate separates a node from the other servers, as a pulled cable would: after its return no
+// byte and no FIN passes between them, in either direction. Clients still reach the node; it
+// answers reads and pings until it notices, after about syncLimit ticks. Heal ends it. It panics
+// unless the ensemble is three servers started here, which NeedControl ensures.
 func (e *Ensemble) Isolate(n *Node) {
 	if len(e.links) == 0 {
 		panic("ensemble: Isolate needs three servers started here: call NeedControl first")
@@ -150,9 +155,9 @@ func (e *Ensemble) Isolate(n *Node) {
 	}
 }
 
-// Heal ends every isolation, Mute, Deafen and Slow and returns at once; Ensemble.WaitServing waits until the ensemble
-// is whole again.
-// Held connections are cut, so that nothing sent before the isolation arrives after it.
+// Heal ends every isolation, Mute, Deafen and Slow and returns at once; Ensemble.WaitServing waits
+// until the ensemble is whole again. Held connections are cut, so that nothing sent before the
+// isolation arrives after it.
 func (e *Ensemble) Heal() {
 	for _, n := range e.Nodes {
 		n.setIsolated(false)

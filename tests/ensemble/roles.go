@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// WaitServing returns when every node serves clients, except those that were killed, paused or isolated. The test
-// fails, with the end of the missing server's log, when that takes longer than a minute.
+// WaitServing returns when every node serves clients, except those that were killed, paused or
+// isolated. The test fails, with the end of the missing server's log, when that takes longer than a
+// minute.
 func (e *Ensemble) WaitServing(tb testing.TB) {
 	tb.Helper()
 	for _, n := range e.Nodes {
@@ -17,16 +18,17 @@ func (e *Ensemble) WaitServing(tb testing.TB) {
 	}
 }
 
-// Leader waits until exactly one of the reachable nodes leads, and returns it; of a single node, that node. It fails
-// the test after a minute. An isolated or paused leader does not count, even if it has not noticed yet.
+// Leader waits until exactly one of the reachable nodes leads, and returns it; of a single node,
+// that node. It fails the test after a minute. An isolated or paused leader does not count, even if
+// it has not noticed yet.
 func (e *Ensemble) Leader(tb testing.TB) *Node {
 	tb.Helper()
 	leader, _ := e.roles(tb)
 	return leader
 }
 
-// Followers waits until one node leads and all others that were not killed, paused or isolated follow, and returns
-// those. It fails the test after a minute.
+// Followers waits until one node leads and all others that were not killed, paused or isolated
+// follow, and returns those. It fails the test after a minute.
 func (e *Ensemble) Followers(tb testing.TB) []*Node {
 	tb.Helper()
 	_, followers := e.roles(tb)
@@ -61,8 +63,8 @@ func (e *Ensemble) roles(tb testing.TB) (leader *Node, followers []*Node) {
 	return leader, followers
 }
 
-// Restore undoes what tests did: resumes paused servers, starts killed ones, heals the network between them, and waits
-// until all serve. Shared calls it whenever it hands out an ensemble.
+// Restore undoes what tests did: resumes paused servers, starts killed ones, heals the network
+// between them, and waits until all serve. Shared calls it whenever it hands out an ensemble.
 func (e *Ensemble) Restore(tb testing.TB) {
 	tb.Helper()
 	e.Heal()

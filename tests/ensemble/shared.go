@@ -15,13 +15,13 @@ var shared struct {
 	failed  map[string]error     // what cannot start is tried once
 }
 
-// Run runs a package's tests and then ends the ensembles that Shared started for them. A package that uses Shared
-// needs:
+// Run runs a package's tests and then ends the ensembles that Shared started for them. A package
+// that uses Shared needs:
 //
 //	func TestMain(m *testing.M) { os.Exit(ensemble.Run(m)) }
 //
-// It returns the exit code: that of the tests, 1 when the ensembles could not be ended cleanly, or 2 when
-// ZKLOCK_TEST_BACKEND has a value that it does not know.
+// It returns the exit code: that of the tests, 1 when the ensembles could not be ended cleanly, or
+// 2 when ZKLOCK_TEST_BACKEND has a value that it does not know.
 func Run(m *testing.M) int {
 	if b := os.Getenv(backendEnv); b != "" && b != "inprocess" {
 		fmt.Fprintf(os.Stderr, "%s=%q: is neither empty nor \"inprocess\"\n", backendEnv, b)
@@ -46,10 +46,10 @@ func Run(m *testing.M) int {
 	return code
 }
 
-// Shared returns an ensemble of one or three nodes that all tests of the package use which ask for the same number and
-// options; the first call starts it. Everything that earlier tests broke is restored before it returns. Tests keep
-// apart by using paths of their own (Ensemble.Path). It fails or skips the test as Start does, and fails it where
-// TestMain does not call Run.
+// Shared returns an ensemble of one or three nodes that all tests of the package use which ask for
+// the same number and options; the first call starts it. Everything that earlier tests broke is
+// restored before it returns. Tests keep apart by using paths of their own (Ensemble.Path). It
+// fails or skips the test as Start does, and fails it where TestMain does not call Run.
 func Shared(tb testing.TB, nodes int, opts ...Option) *Ensemble {
 	tb.Helper()
 	needProcesses(tb)

@@ -9,8 +9,9 @@ import (
 // pollEvery is short against a tick and long against a four-letter word.
 const pollEvery = 20 * time.Millisecond
 
-// Until calls check until it returns nil, at most for the given time, and fails the test otherwise: with what was
-// waited for and the last error. It blocks; check is called from the test's goroutine and must itself be bounded.
+// Until calls check until it returns nil, at most for the given time, and fails the test otherwise:
+// with what was waited for and the last error. It blocks; check is called from the test's goroutine
+// and must itself be bounded.
 func Until(tb testing.TB, atMost time.Duration, what string, check func() error) {
 	tb.Helper()
 	if err := poll(atMost, what, check); err != nil {

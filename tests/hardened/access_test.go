@@ -33,7 +33,7 @@ func TestLocksWorkWhereTheirParentsAreNotAccessible(t *testing.T) {
 		"a chroot that is closed": {e.Connect() + "/tenants", "/app/d"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // each mostly waits
+			t.Parallel() // each waits most of the time
 			life(t, c.connect, c.path, app, zklock.WithCreateChroot())
 		})
 	}
@@ -47,11 +47,13 @@ func TestLocksWorkWhereTheirParentsAreNotAccessible(t *testing.T) {
 // Servers that close the connection of a client that has not authenticated.
 func TestLocksWorkWhereAuthenticationIsEnforced(t *testing.T) {
 	e := ensemble.Start(t, 1, ensemble.WithConfig("4lw.commands.whitelist=srvr"),
-		ensemble.WithJVM("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest"))
+		ensemble.WithJVM("-Dzookeeper.enforce.auth.enabled=true",
+			"-Dzookeeper.enforce.auth.schemes=digest"))
 	auth := zklock.WithAuth("digest", []byte("app:pw"))
 	life(t, e.Connect(), e.Path(t), auth)
 	app := session.Config{Auth: []session.Auth{{Scheme: "digest", Credential: []byte("app:pw")}}}
-	report, err := doctor.Examine(locktest.Within(t, soon), e.Connect(), doctor.Config{Path: "/x", Patience: soon, Session: app})
+	report, err := doctor.Examine(locktest.Within(t, soon), e.Connect(),
+		doctor.Config{Path: "/x", Patience: soon, Session: app})
 	require.NoError(t, err)
 	for _, f := range report.Findings {
 		require.NotEqual(t, doctor.Danger, f.Severity, f.Text)
@@ -66,10 +68,12 @@ func TestLocksWorkWhereAuthenticationIsEnforced(t *testing.T) {
 	require.ErrorContains(t, err, "enforces authentication")
 }
 
-// Here a follower refuses a write by itself, so that a refusal does not prove that the leader knows the session.
+// Here a follower refuses a write by itself, so that a refusal does not prove that the leader knows
+// the session.
 func TestARefusalByAFollowerAloneDoesNotMoveTheLease(t *testing.T) {
 	e := ensemble.Start(t, 3, ensemble.WithJVM("-Dzookeeper.enableEagerACLCheck=true"))
-	_, err := administrator(t, e).Create(locktest.Within(t, soon), "/closed", nil, session.Persistent, only(t, "nobody", "x"))
+	_, err := administrator(t, e).Create(locktest.Within(t, soon), "/closed", nil,
+		session.Persistent, only(t, "nobody", "x"))
 	require.NoError(t, err)
 	ctx := locktest.Within(t, soon)
 	s, err := session.Open(ctx, e.Followers(t)[0].Addr(), session.Config{})
@@ -89,16 +93,22 @@ func TestLocksWorkWhereAccessListsAreSkipped(t *testing.T) {
 	life(t, e.Connect(), e.Path(t), zklock.WithAuth("digest", []byte("app:pw")))
 }
 
-// A call that a quota refuses returns an error, and leaves nothing behind; with room again the same client continues.
+// A call that a quota refuses returns an error, and leaves nothing behind; with room again the same
+// client continues.
 func TestAFullQuotaIsReportedAndLeavesNothingBehind(t *testing.T) {
 	e := ensemble.Start(t, 1, ensemble.WithJVM("-Dzookeeper.enforceQuota=true"))
 	s, ctx := administrator(t, e), locktest.Within(t, soon)
 	require.NoError(t, s.CreateAll(ctx, "/app/lock", nil, session.Persistent, session.WorldACL()))
-	require.NoError(t, s.CreateAll(ctx, "/zookeeper/quota/app", nil, session.Persistent, session.WorldACL()))
-	limit := func(n string) []byte { return []byte("count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=" + n) }
-	_, err := s.Create(ctx, "/zookeeper/quota/app/zookeeper_limits", limit("3"), session.Persistent, session.WorldACL())
+	require.NoError(t,
+		s.CreateAll(ctx, "/zookeeper/quota/app", nil, session.Persistent, session.WorldACL()))
+	limit := func(n string) []byte {
+		return []byte("count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=" + n)
+	}
+	_, err := s.Create(ctx, "/zookeeper/quota/app/zookeeper_limits", limit("3"), session.Persistent,
+		session.WorldACL())
 	require.NoError(t, err)
-	_, err = s.Create(ctx, "/zookeeper/quota/app/zookeeper_stats", []byte("count=2,bytes=0"), session.Persistent, session.WorldACL())
+	_, err = s.Create(ctx, "/zookeeper/quota/app/zookeeper_stats", []byte("count=2,bytes=0"),
+		session.Persistent, session.WorldACL())
 	require.NoError(t, err)
 
 	c := dial(t, e.Connect())

@@ -27,7 +27,8 @@ var admin = session.Auth{Scheme: "digest", Credential: []byte("admin:secret")}
 // administrator opens a session with the administrator's rights.
 func administrator(t *testing.T, e *ensemble.Ensemble) *session.Session {
 	t.Helper()
-	s, err := session.Open(locktest.Within(t, soon), e.Connect(), session.Config{Auth: []session.Auth{admin}})
+	s, err := session.Open(locktest.Within(t, soon), e.Connect(),
+		session.Config{Auth: []session.Auth{admin}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -36,7 +37,8 @@ func administrator(t *testing.T, e *ensemble.Ensemble) *session.Session {
 // only is an access list for one digest user, and for the administrator.
 func only(t *testing.T, user, password string) []zk.ACL {
 	t.Helper()
-	return append(zk.DigestACL(zk.PermAll, user, password), zk.DigestACL(zk.PermAll, "admin", "secret")...)
+	return append(zk.DigestACL(zk.PermAll, user, password),
+		zk.DigestACL(zk.PermAll, "admin", "secret")...)
 }
 
 func dial(t *testing.T, connect string, opts ...zklock.Option) *zklock.Client {
@@ -48,8 +50,8 @@ func dial(t *testing.T, connect string, opts ...zklock.Option) *zklock.Client {
 	return c
 }
 
-// life makes one client hold a lock for longer than its session timeout while another one waits and then gets it. In
-// the end only the directory is left.
+// life makes one client hold a lock for longer than its session timeout while another one waits and
+// then gets it. In the end only the directory is left.
 func life(t *testing.T, connect, path string, opts ...zklock.Option) {
 	t.Helper()
 	first, second := dial(t, connect, opts...), dial(t, connect, opts...)

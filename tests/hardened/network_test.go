@@ -48,16 +48,19 @@ func TestHoldsSurviveABalancerThatCutsIdleConnections(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.Run(t, zktest.WithoutListener())
 				var dials atomic.Int64
-				c, err := zklock.Dial(t.Context(), srv.Addr(), zklock.WithDialer(func(network, addr string, limit time.Duration) (net.Conn, error) {
-					conn, err := srv.Dial(network, addr, limit)
-					if err != nil {
-						return nil, err
-					}
-					dials.Add(1)
-					idle := &idleConn{Conn: conn, patience: patience}
-					idle.cut = time.AfterFunc(patience, func() { _ = conn.Close() }) // the client sees the end of the connection
-					return idle, nil
-				}))
+				c, err := zklock.Dial(t.Context(), srv.Addr(),
+					zklock.WithDialer(func(network, addr string, limit time.Duration) (net.Conn,
+						error) {
+						conn, err := srv.Dial(network, addr, limit)
+						if err != nil {
+							return nil, err
+						}
+						dials.Add(1)
+						idle := &idleConn{Conn: conn, patience: patience}
+						// the client sees the end of the connection
+						idle.cut = time.AfterFunc(patience, func() { _ = conn.Close() })
+						return idle, nil
+					}))
 				require.NoError(t, err)
 				defer func() { require.NoError(t, c.Close()) }()
 				s, err := c.Session(t.Context())
@@ -122,7 +125,8 @@ func (n *name) answer(q []byte) []byte {
 	const typeA = 1
 	if ip := n.ip.Load(); ip != nil && binary.BigEndian.Uint16(q[end-4:]) == typeA {
 		b[7] = 1
-		b = append(b, 0xc0, 12, 0, typeA, 0, 1, 0, 0, 0, 0, 0, 4) // the name of byte 12, IN, no time to live
+		// the name of byte 12, IN, no time to live
+		b = append(b, 0xc0, 12, 0, typeA, 0, 1, 0, 0, 0, 0, 0, 4)
 		b = append(b, ip[:]...)
 	}
 	return b
@@ -169,9 +173,10 @@ func TestAHoldSurvivesAChangeOfTheServersAddressInDNS(t *testing.T) {
 	n := newName(t)
 	before := net.DefaultResolver
 	t.Cleanup(func() { net.DefaultResolver = before })
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "udp", n.pc.LocalAddr().String())
-	}}
+	net.DefaultResolver = &net.Resolver{PreferGo: true,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "udp", n.pc.LocalAddr().String())
+		}}
 	srv := zktest.Run(t)
 	old, endOld := forward(t, "127.0.0.2:0", srv.Addr())
 	_, port, err := net.SplitHostPort(old)

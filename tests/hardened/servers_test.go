@@ -43,7 +43,8 @@ func TestTheClientLeavesAReadOnlyServerForOneThatWrites(t *testing.T) {
 		return nil
 	})
 	const said = "without an answer to the handshake"
-	for limit := 3 * time.Second; ; limit *= 2 { // the time doubles with each trial: a busy machine's servers are slow
+	for limit := 3 * time.Second; ; limit *= 2 {
+		// the time doubles with each trial: a busy machine's servers are slow
 		_, err := zklock.Dial(locktest.Within(t, limit), alone.Addr())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		if limit > soon || strings.Contains(err.Error(), said) {
@@ -67,8 +68,8 @@ type counter struct {
 	last           atomic.Int64 // token of the latest turn
 }
 
-// work increments until stop is closed. Increments that a lost hold or a broken connection leaves in doubt are counted
-// separately.
+// work increments until stop is closed. Increments that a lost hold or a broken connection leaves
+// in doubt are counted separately.
 func (n *counter) work(ctx context.Context, c *zklock.Client, stop <-chan struct{}) error {
 	for m := c.Mutex(n.lock); ; {
 		select {
@@ -83,7 +84,8 @@ func (n *counter) work(ctx context.Context, c *zklock.Client, stop <-chan struct
 		if before := n.last.Swap(int64(hold.Token())); before >= int64(hold.Token()) {
 			return fmt.Errorf("token %d after %d", hold.Token(), before)
 		}
-		if err := n.up(ctx, c, hold); err != nil && !errors.Is(err, zklock.ErrLost) && !errors.Is(err, session.ErrConnection) {
+		if err := n.up(ctx, c, hold); err != nil && !errors.Is(err, zklock.ErrLost) &&
+			!errors.Is(err, session.ErrConnection) {
 			return err
 		}
 		if err := hold.Unlock(); err != nil && !errors.Is(err, zklock.ErrLost) {
@@ -105,7 +107,8 @@ func (n *counter) up(ctx context.Context, c *zklock.Client, hold *zklock.Hold) e
 	if err != nil {
 		return err
 	}
-	_, err = hold.Multi(ctx, session.OpSet{Path: n.path, Data: []byte(strconv.Itoa(value + 1)), Version: stat.Version})
+	_, err = hold.Multi(ctx,
+		session.OpSet{Path: n.path, Data: []byte(strconv.Itoa(value + 1)), Version: stat.Version})
 	switch {
 	case err == nil:
 		n.done.Add(1)
@@ -115,12 +118,13 @@ func (n *counter) up(ctx context.Context, c *zklock.Client, hold *zklock.Hold) e
 	return err
 }
 
-// Three servers are restarted one after the other, leader last, with the software of a newer release, while four clients
-// take turns; nothing is lost, and nothing is done twice.
+// Three servers are restarted one after the other, leader last, with the software of a newer
+// release, while four clients take turns; nothing is lost, and nothing is done twice.
 func TestTurnsGoOnThroughARollingUpgrade(t *testing.T) {
 	newer, err := exec.Command("../../scripts/newer.sh").Output()
 	if err != nil {
-		t.Skip("no newer release of ZooKeeper to be had: scripts/newer.sh says why") // not Debian, or the newest is installed
+		// not Debian, or the newest is installed
+		t.Skip("no newer release of ZooKeeper to be had: scripts/newer.sh says why")
 	}
 	home := strings.TrimSpace(string(newer))
 	e := ensemble.Start(t, 3)

@@ -12,9 +12,10 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// scripted answers by a script. For each frame of the server's, a byte of the script selects what happens to it, and
-// the bytes after that the replacement; when the script has ended, frames pass unchanged. granted is set when the
-// client may take an answer for a grant: a list in which it is first, or the deletion of the contender before it.
+// scripted answers by a script. For each frame of the server's, a byte of the script selects what
+// happens to it, and the bytes after that the replacement; when the script has ended, frames pass
+// unchanged. granted is set when the client may take an answer for a grant: a list in which it is
+// first, or the deletion of the contender before it.
 func scripted(script []byte, granted *atomic.Bool) liar {
 	take := func(n int) []byte {
 		n = min(n, len(script))
@@ -62,8 +63,8 @@ func scripted(script []byte, granted *atomic.Bool) liar {
 	}
 }
 
-// heed notes answers that a client must trust, since no server can prove more. Headers do not count: package session
-// checks them.
+// heed notes answers that a client must trust, since no server can prove more. Headers do not
+// count: package session checks them.
 func heed(stream []byte, f said, granted *atomic.Bool) {
 	for len(stream) >= 20 {
 		n := int(int32(binary.BigEndian.Uint32(stream)))
@@ -76,11 +77,13 @@ func heed(stream []byte, f said, granted *atomic.Bool) {
 			continue
 		}
 		switch {
-		case binary.BigEndian.Uint32(body) == 0xffffffff: // a notification, perhaps of the awaited deletion
+		case binary.BigEndian.Uint32(body) == 0xffffffff:
+			// a notification, perhaps of the awaited deletion
 			if bytes.Contains(body, []byte(dir)) {
 				granted.Store(true)
 			}
-		case f.op == fault.OpGetChildren2, f.op == fault.OpExists, f.op == fault.OpSync, f.op == fault.OpMulti,
+		case f.op == fault.OpGetChildren2, f.op == fault.OpExists, f.op == fault.OpSync,
+			f.op == fault.OpMulti,
 			f.op == fault.OpDelete:
 			granted.Store(true)
 		case f.op == fault.OpCreate && len(body) > 20:
@@ -93,13 +96,15 @@ func heed(stream []byte, f said, granted *atomic.Bool) {
 	}
 }
 
-// FuzzLife runs a lock through its life while a script changes the server's frames. Whatever the script: no crash, no
-// hang, no call beyond its deadline, nothing left behind, and a hold only where a server could have granted one.
+// FuzzLife runs a lock through its life while a script changes the server's frames. Whatever the
+// script: no crash, no hang, no call beyond its deadline, nothing left behind, and a hold only
+// where a server could have granted one.
 func FuzzLife(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{3, 4, 0xff, 0xff, 0xff, 0xff})
 	f.Add([]byte{0, 0, 3, 4, 0x7f, 0xff, 0xff, 0xff})
-	f.Add([]byte{0, 0, 0, 0, 0, 0, 7, 16, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 7, 16, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+		0})
 	f.Add([]byte{5, 0, 5, 0, 5, 0})
 	f.Add([]byte{0, 0, 10, 9, 0, 0, 9, 3, 0, 0, 8, 0, 0, 0, 11, 3})
 	f.Add([]byte{6, 4, 0xff, 0xff, 0xff, 0xff, 6, 4, 0x7f, 0xff, 0xff, 0xff})

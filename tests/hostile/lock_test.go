@@ -27,10 +27,11 @@ type outcome struct {
 	dials                             int
 }
 
-// life is a lock's whole life: another client holds it first; ours asks, waits for longer than WatchAfter, holds
-// through several heartbeats, uses the hold in all ways, and releases it. Each call has to end by its deadline. A hold
-// has to be genuine, unless trust says that the client could take the answer for a grant. In the end, when the server
-// is honest again, the lock has to be free, and nothing may be left of what was done before.
+// life is a lock's whole life: another client holds it first; ours asks, waits for longer than
+// WatchAfter, holds through several heartbeats, uses the hold in all ways, and releases it. Each
+// call has to end by its deadline. A hold has to be genuine, unless trust says that the client
+// could take the answer for a grant. In the end, when the server is honest again, the lock has to
+// be free, and nothing may be left of what was done before.
 func life(t *testing.T, lie liar, trust *atomic.Bool) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
@@ -48,7 +49,8 @@ func life(t *testing.T, lie liar, trust *atomic.Bool) (o outcome) {
 			}
 			return lie(f)
 		}}
-		c, err := zklock.Dial(t.Context(), srv.Addr(), zklock.WithDialer(p.dial), zklock.WithSessionTimeout(timeout))
+		c, err := zklock.Dial(t.Context(), srv.Addr(), zklock.WithDialer(p.dial),
+			zklock.WithSessionTimeout(timeout))
 		require.NoError(t, err)
 		defer func() {
 			began := time.Now()
@@ -63,9 +65,11 @@ func life(t *testing.T, lie liar, trust *atomic.Bool) (o outcome) {
 		m := c.Mutex(dir)
 		o = use(t, srv, m, before, trust)
 		truthful.Store(true)
-		if trust.Load() { // a client that must trust that its own znode is gone leaves it to the session's end
+		if trust.Load() {
+			// a client that must trust that its own znode is gone leaves it to the session's end
 			require.NoError(t, c.Close())
-			c, err = zklock.Dial(t.Context(), srv.Addr(), zklock.WithDialer(p.dial), zklock.WithSessionTimeout(timeout))
+			c, err = zklock.Dial(t.Context(), srv.Addr(), zklock.WithDialer(p.dial),
+				zklock.WithSessionTimeout(timeout))
 			require.NoError(t, err)
 			m = c.Mutex(dir)
 		}
@@ -90,13 +94,16 @@ func life(t *testing.T, lie liar, trust *atomic.Bool) (o outcome) {
 }
 
 // use exercises a held lock.
-func use(t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold, trust *atomic.Bool) (o outcome) {
+func use(
+	t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold, trust *atomic.Bool,
+) (o outcome) {
 	call := func(d time.Duration, what string, f func(ctx context.Context) error) error {
 		ctx, done := context.WithTimeout(t.Context(), d)
 		defer done()
 		began := time.Now()
 		err := f(ctx)
-		require.LessOrEqual(t, time.Since(began), d+time.Millisecond, "%s returns by its deadline", what)
+		require.LessOrEqual(t, time.Since(began), d+time.Millisecond, "%s returns by its deadline",
+			what)
 		return err
 	}
 	var h *zklock.Hold
@@ -138,14 +145,16 @@ func use(t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold,
 		_, h, err = m.Lock(ctx)
 		return err
 	}); o.again == nil {
-		o.again = call(5*time.Second, "Unlock, again", func(context.Context) error { return h.Unlock() })
+		o.again = call(5*time.Second, "Unlock, again", func(context.Context) error {
+			return h.Unlock()
+		})
 		require.Error(t, h.Context().Err())
 	}
 	return o
 }
 
-// granted demands that the ensemble has granted a hold that its holder takes for held, unless its context has ended
-// since.
+// granted demands that the ensemble has granted a hold that its holder takes for held, unless its
+// context has ended since.
 func granted(t *testing.T, srv *zktest.Server, h *zklock.Hold) {
 	t.Helper()
 	if h.Err() != nil {
@@ -156,6 +165,7 @@ func granted(t *testing.T, srv *zktest.Server, h *zklock.Hold) {
 	require.NotZero(t, n.Stat.EphemeralOwner)
 	for _, name := range srv.Children(dir) {
 		other, _ := srv.Node(dir + "/" + name)
-		require.GreaterOrEqual(t, other.Stat.Czxid, n.Stat.Czxid, "held while %s stands before %s", name, h.Node())
+		require.GreaterOrEqual(t, other.Stat.Czxid, n.Stat.Czxid, "held while %s stands before %s",
+			name, h.Node())
 	}
 }

@@ -28,9 +28,12 @@ func note(typ, state int, path string) []byte {
 	return framed(append(b, path...))
 }
 
-// threeInLine puts a client behind two others, the second of which stops waiting or is released; from then on liar sits
-// between the third and its server. holds: the third holds when the second is gone.
-func threeInLine(t *testing.T, version zktest.Version, release bool, liesAbout func(second string) liar) (holds bool, lists int) {
+// threeInLine puts a client behind two others, the second of which stops waiting or is released;
+// from then on liar sits between the third and its server. holds: the third holds when the second
+// is gone.
+func threeInLine(
+	t *testing.T, version zktest.Version, release bool, liesAbout func(second string) liar,
+) (holds bool, lists int) {
 	locktest.SimulateAlone(t, func(s *locktest.Sim) {
 		var lie atomic.Pointer[liar] // nil: honest
 		p := &peer{srv: s.Server, lie: func(f said) ([]byte, bool, bool) {
@@ -39,7 +42,9 @@ func threeInLine(t *testing.T, version zktest.Version, release bool, liesAbout f
 			}
 			return honest(f)
 		}}
-		mutex := func(opts ...zklock.Option) *zklock.Mutex { return locktest.Dial(s, s.Server, opts...).Mutex(dir) }
+		mutex := func(opts ...zklock.Option) *zklock.Mutex {
+			return locktest.Dial(s, s.Server, opts...).Mutex(dir)
+		}
 		first := s.Lock(mutex())
 		giveUp, cancel := context.WithCancel(s.Context())
 		defer cancel()
@@ -78,7 +83,8 @@ func TestANotificationOfAMarkThatWasNeverMadeLetsNoContenderHold(t *testing.T) {
 				return honest(f)
 			}
 		})
-		// Before 3.9 a notification does not name its transaction: such a server's notification is trusted.
+		// Before 3.9 a notification does not name its transaction: such a server's notification is
+		// trusted.
 		require.Equal(t, version == zktest.Version38, holds, "%v", version)
 	}
 }
@@ -87,7 +93,8 @@ func TestAMarkWithoutADeletionLetsNoContenderHold(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		holds, lists := threeInLine(t, version, false, func(second string) liar {
 			return func(f said) ([]byte, bool, bool) {
-				if f.op == fault.OpNotify && f.path == second { // there was one; the client gets the mark in its place
+				if f.op == fault.OpNotify && f.path == second {
+					// there was one; the client gets the mark in its place
 					return note(1, 3, second+markSuffix), false, false
 				}
 				return honest(f)

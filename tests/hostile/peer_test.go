@@ -13,14 +13,15 @@ import (
 
 // said is one frame of the server's on its way to the client, and the request that it answers.
 type said struct {
-	n    int    // the number of frames that the client has got before, on all connections, without handshakes
+	// the number of frames that the client has got before, on all connections, without handshakes
+	n    int
 	body []byte // after the length: xid, zxid, code, and the rest
 	op   fault.Op
 	path string // of the request; of the notification
 }
 
-// liar decides what the client gets instead of f: raw bytes, lengths included. over ends the connection after them;
-// mute lets nothing more through on it.
+// liar decides what the client gets instead of f: raw bytes, lengths included. over ends the
+// connection after them; mute lets nothing more through on it.
 type liar func(f said) (b []byte, over, mute bool)
 
 // honest passes everything on.

@@ -29,7 +29,8 @@ var kinds = []string{ours, driver, curator, kazoo}
 const (
 	// bound is far longer than any step takes: it only keeps a failed test from hanging.
 	bound = 2 * time.Minute
-	// calm is the session timeout of clients that must keep their sessions: long enough for a busy machine.
+	// calm is the session timeout of clients that must keep their sessions: long enough for a busy
+	// machine.
 	calm = 10 * time.Second
 )
 
@@ -72,14 +73,16 @@ func needClients(t *testing.T) {
 	}
 }
 
-// python is Debian's own interpreter: another one earlier on the PATH does not find Debian's packages.
+// python is Debian's own interpreter: another one earlier on the PATH does not find Debian's
+// packages.
 const python = "/usr/bin/python3"
 
 // jars are Curator's, and those that Debian's manifests omit.
 func jars() []string {
-	names := strings.Fields("curator-recipes curator-framework curator-client zookeeper zookeeper-jute guava failureaccess" +
-		" slf4j-api slf4j-nop jackson-databind jackson-core jackson-annotations netty-all netty-codec netty-common" +
-		" netty-buffer netty-handler netty-transport netty-resolver netty-transport-native-epoll netty-transport-native-unix-common")
+	names := strings.Fields(
+		"curator-recipes curator-framework curator-client zookeeper zookeeper-jute guava failureaccess" +
+			" slf4j-api slf4j-nop jackson-databind jackson-core jackson-annotations netty-all netty-codec netty-common" +
+			" netty-buffer netty-handler netty-transport netty-resolver netty-transport-native-epoll netty-transport-native-unix-common")
 	for i, n := range names {
 		names[i] = "/usr/share/java/" + n + ".jar"
 	}
@@ -101,7 +104,8 @@ func classes() (string, error) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), bound)
 		defer cancel()
-		out, err := exec.CommandContext(ctx, "javac", "-proc:none", "-d", compiled.dir, "-cp", strings.Join(jars(), ":"),
+		out, err := exec.CommandContext(ctx, "javac", "-proc:none", "-d", compiled.dir, "-cp",
+			strings.Join(jars(), ":"),
 			filepath.Join("testdata", "Contender.java")).CombinedOutput()
 		if err != nil {
 			compiled.err = fmt.Errorf("javac: %w\n%s", err, out)
@@ -118,10 +122,14 @@ func command(t *testing.T, kind string, e *ensemble.Ensemble, timeout time.Durat
 	case curator:
 		dir, err := classes()
 		require.NoError(t, err)
-		return exec.Command("java", append([]string{"-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData",
-			"-cp", strings.Join(append([]string{dir}, jars()...), ":"), "Contender"}, args...)...)
+		return exec.Command("java",
+			append([]string{"-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+				"-XX:-UsePerfData",
+				"-cp", strings.Join(append([]string{dir}, jars()...), ":"), "Contender"},
+				args...)...)
 	case kazoo:
-		return exec.Command(python, append([]string{filepath.Join("testdata", "contender.py")}, args...)...)
+		return exec.Command(python,
+			append([]string{filepath.Join("testdata", "contender.py")}, args...)...)
 	default:
 		self, err := os.Executable()
 		require.NoError(t, err)

@@ -10,11 +10,12 @@ import (
 	"github.com/zklock/locker/tests/ensemble"
 )
 
-// Whichever kind of client is killed while it holds, the next in line gets the lock when its session is over, and then
-// the others, in the order of their arrival: ours after each of the other kinds, and each of them after ours.
+// Whichever kind of client is killed while it holds, the next in line gets the lock when its
+// session is over, and then the others, in the order of their arrival: ours after each of the other
+// kinds, and each of them after ours.
 func TestTheLockOfAKilledHolderPassesToTheNextKind(t *testing.T) {
 	needClients(t)
-	t.Parallel() // both mostly wait for sessions to end
+	t.Parallel() // both wait for sessions to end most of the time
 	e := ensemble.Shared(t, 3)
 	var alive []*process
 	for _, kind := range kinds {
@@ -54,7 +55,7 @@ func TestTheLockOfAKilledHolderPassesToTheNextKind(t *testing.T) {
 // The same for readers and writers of Curator and ours.
 func TestTheReadWriteLockOfAKilledHolderPassesToTheOtherKind(t *testing.T) {
 	needClients(t)
-	t.Parallel() // both mostly wait for sessions to end
+	t.Parallel() // both wait for sessions to end most of the time
 	e := ensemble.Shared(t, 3)
 	for i, kind := range both {
 		t.Run(kind, func(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"github.com/zklock/locker/tests/ensemble"
 )
 
-// Curator creates a lock's directory as a container, which the ensemble removes some time after its last contender has
-// gone. The next contender creates it again. Only a Kazoo lock object that has been used before does not: it fails, and
-// a new one does not.
+// Curator creates a lock's directory as a container, which the ensemble removes some time after its
+// last contender has gone. The next contender creates it again. Only a Kazoo lock object that has
+// been used before does not: it fails, and a new one does not.
 func TestADirectoryThatCuratorMadeMayBeDeletedBetweenTwoHolds(t *testing.T) {
 	needClients(t)
 	e := ensemble.Shared(t, 1, ensemble.WithContainerCheck(200*time.Millisecond))

@@ -13,8 +13,9 @@ import (
 	"github.com/zklock/locker/tests/ensemble"
 )
 
-// Four kinds of clients, two of each, contend for one mutex. There are never two inside, none fails on another kind's
-// znode, and none is overtaken: each that enters arrived after all that entered before.
+// Four kinds of clients, two of each, contend for one mutex. There are never two inside, none fails
+// on another kind's znode, and none is overtaken: each that enters arrived after all that entered
+// before.
 func TestFourKindsOfClientsShareOneMutex(t *testing.T) {
 	needClients(t)
 	const each = 2
@@ -69,11 +70,13 @@ func TestFourKindsOfClientsShareOneMutex(t *testing.T) {
 		require.Equal(t, each*times, w.entries[kind], kind)
 	}
 	t.Logf("%d acquisitions in %v, %v each; when the first contender was through: %s",
-		len(all)*times, took.Round(time.Millisecond), (took / time.Duration(len(all)*times)).Round(10*time.Microsecond), atFirst)
+		len(all)*times, took.Round(time.Millisecond),
+		(took / time.Duration(len(all)*times)).Round(10*time.Microsecond), atFirst)
 	require.Empty(t, w.awaitLine(t, 0))
 }
 
-// Each kind sees the others in line, and our Queue shows their owners, as far as their znodes have them.
+// Each kind sees the others in line, and our Queue shows their owners, as far as their znodes have
+// them.
 func TestTheQueueShowsContendersOfOtherLibrariesInOrder(t *testing.T) {
 	needClients(t)
 	e := ensemble.Shared(t, 3)
@@ -122,7 +125,8 @@ func TestTheQueueShowsContendersOfOtherLibrariesInOrder(t *testing.T) {
 		for _, later := range line[i+1:] {
 			later.waits(t)
 		}
-		ensemble.Until(t, bound, "it to see the others", func() error { // its server may be behind by a moment
+		ensemble.Until(t, bound, "it to see the others", func() error {
+			// its server may be behind by a moment
 			return c.want(fmt.Sprint("line ", len(line)-i), "line")
 		})
 		must(t, c.release("lock"))

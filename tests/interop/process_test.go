@@ -47,7 +47,8 @@ func launch(t *testing.T, kind string, e *ensemble.Ensemble, timeout time.Durati
 	var reader sync.WaitGroup
 	reader.Go(func() { p.listen(stdout) }) // ends with the process, which the cleanup ends
 	t.Cleanup(func() {
-		// It ends by itself with its input; but the cleanup must not wait for steps that a test left waiting.
+		// It ends by itself with its input; but the cleanup must not wait for steps that a test
+		// left waiting.
 		err := errors.Join(ignore(stdin.Close()), ignore(cmd.Process.Kill()))
 		reader.Wait()
 		p.calls.Wait()

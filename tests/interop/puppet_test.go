@@ -17,8 +17,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// puppetEnv makes the test binary a process with contenders of the kind that it names, one of the two in Go.
-// testdata/Contender.java describes its input and output.
+// puppetEnv makes the test binary a process with contenders of the kind that it names, one of the
+// two in Go. testdata/Contender.java describes its input and output.
 const puppetEnv = "ZKLOCK_TEST_PUPPET"
 
 // puppet is one contender of such a process: it makes one step.
@@ -84,7 +84,8 @@ func (p *goPuppet) step(word, argument string) (string, error) {
 	switch word {
 	case "open":
 		p.path = argument
-		if p.client, err = zklock.Dial(ctx, p.connect, zklock.WithSessionTimeout(p.timeout)); err != nil {
+		if p.client, err = zklock.Dial(ctx, p.connect,
+			zklock.WithSessionTimeout(p.timeout)); err != nil {
 			return "", err
 		}
 		s, err := p.client.Session(ctx)
@@ -125,7 +126,8 @@ type driverPuppet struct {
 func (p *driverPuppet) step(word, argument string) (string, error) {
 	switch word {
 	case "open":
-		conn, events, err := zk.Connect(strings.Split(p.connect, ","), p.timeout, zk.WithLogInfo(false))
+		conn, events, err := zk.Connect(strings.Split(p.connect, ","), p.timeout,
+			zk.WithLogInfo(false))
 		if err != nil {
 			return "", err
 		}

@@ -81,7 +81,8 @@ func TestReadersAndWritersOfCuratorAndOursExcludeEachOther(t *testing.T) {
 	require.Empty(t, w.awaitLine(t, 0))
 }
 
-// Readers of both kinds read at once; a writer of either waits for all of them, and readers that come later wait for it.
+// Readers of both kinds read at once; a writer of either waits for all of them, and readers that
+// come later wait for it.
 func TestReadersOfBothKindsReadTogetherAndWritersOfBothWait(t *testing.T) {
 	needClients(t)
 	e := ensemble.Shared(t, 3)
@@ -126,12 +127,12 @@ func TestReadersOfBothKindsReadTogetherAndWritersOfBothWait(t *testing.T) {
 	}
 }
 
-// A writer of Curator's that reads under its own lock and then releases the write lock lets our readers in, and a
-// writer of ours when it has released the read lock.
+// A writer of Curator's that reads under its own lock and then releases the write lock lets our
+// readers in, and a writer of ours when it has released the read lock.
 //
-// Up to 5.4.0 Curator gives that reader a new place, at the end of the line: a writer before that place, Curator's own
-// too, does not wait for it (CURATOR-621). Since 5.5.0 the reader keeps the writer's place. Our writer comes last here,
-// so that both are right.
+// Up to 5.4.0 Curator gives that reader a new place, at the end of the line: a writer before that
+// place, Curator's own too, does not wait for it (CURATOR-621). Since 5.5.0 the reader keeps the
+// writer's place. Our writer comes last here, so that both are right.
 func TestCuratorsDowngradeLetsOurReadersInAndKeepsALaterWriterOut(t *testing.T) {
 	needClients(t)
 	e := ensemble.Shared(t, 3)

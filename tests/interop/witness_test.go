@@ -18,7 +18,8 @@ import (
 	"github.com/zklock/locker/zklock/admin"
 )
 
-// witness checks one lock: it records which contenders are inside, and asks the ensemble for the holders.
+// witness checks one lock: it records which contenders are inside, and asks the ensemble for the
+// holders.
 type witness struct {
 	client *zklock.Client
 	path   string
@@ -39,7 +40,8 @@ func newWitness(t *testing.T, e *ensemble.Ensemble, path string) *witness {
 	c, err := zklock.Dial(ctx, e.Connect(), zklock.WithSessionTimeout(calm))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	w := &witness{client: c, path: path, last: -1, inside: map[*contender]string{}, entries: map[string]int{}}
+	w := &witness{client: c, path: path, last: -1, inside: map[*contender]string{},
+		entries: map[string]int{}}
 	s, err := c.Session(ctx)
 	require.NoError(t, err)
 	require.NoError(t, s.CreateAll(ctx, w.mark(), nil, session.Persistent, session.WorldACL()))
@@ -49,10 +51,11 @@ func newWitness(t *testing.T, e *ensemble.Ensemble, path string) *witness {
 // mark is a znode beside the lock.
 func (w *witness) mark() string { return w.path + "-witness" }
 
-// queue returns the contenders in line, including all that any client has seen before the call. The sync in Queue is
-// not enough for that when the witness is connected to the leader: in 3.8.0 the leader answers a sync before it has
-// itself applied what it has told a follower to commit, and a client of that follower may have seen it. A server's
-// answers after a write of ours include everything that was committed before the write.
+// queue returns the contenders in line, including all that any client has seen before the call. The
+// sync in Queue is not enough for that when the witness is connected to the leader: in 3.8.0 the
+// leader answers a sync before it has itself applied what it has told a follower to commit, and a
+// client of that follower may have seen it. A server's answers after a write of ours include
+// everything that was committed before the write.
 func (w *witness) queue(ctx context.Context) ([]admin.Contender, error) {
 	for {
 		s, err := w.client.Session(ctx)
@@ -93,7 +96,8 @@ func (w *witness) enter(c *contender, mode string) {
 	defer w.mu.Unlock()
 	for other, its := range w.inside {
 		if mode != "read" || its != "read" {
-			w.broken = append(w.broken, fmt.Errorf("%s has it (%s) while %s has (%s)", c.name, mode, other.name, its))
+			w.broken = append(w.broken,
+				fmt.Errorf("%s has it (%s) while %s has (%s)", c.name, mode, other.name, its))
 		} else if other.kind != c.kind {
 			w.mixed++
 		}
@@ -109,8 +113,9 @@ func (w *witness) leave(c *contender) {
 	delete(w.inside, c)
 }
 
-// check asks the ensemble: the contender that holds is shown as the holder, alone, and its place in line comes after
-// that of all earlier holders, so that none was overtaken. For a mutex; called between enter and leave.
+// check asks the ensemble: the contender that holds is shown as the holder, alone, and its place in
+// line comes after that of all earlier holders, so that none was overtaken. For a mutex; called
+// between enter and leave.
 func (w *witness) check(ctx context.Context, c *contender) error {
 	line, err := w.queue(ctx)
 	if err != nil {
@@ -126,7 +131,8 @@ func (w *witness) check(ctx context.Context, c *contender) error {
 		}
 	}
 	if holders != 1 || !line[0].Holds || line[0].Session != c.session {
-		return fmt.Errorf("%s (session %#x) holds, and the queue shows %+v", c.name, c.session, line)
+		return fmt.Errorf("%s (session %#x) holds, and the queue shows %+v", c.name, c.session,
+			line)
 	}
 	n, err := strconv.Atoi(line[0].Node[len(line[0].Node)-10:])
 	if err != nil {
@@ -141,8 +147,8 @@ func (w *witness) check(ctx context.Context, c *contender) error {
 	return nil
 }
 
-// checkShared is check for a read/write lock: a contender that holds is shown as a holder, and a writer as the only
-// one.
+// checkShared is check for a read/write lock: a contender that holds is shown as a holder, and a
+// writer as the only one.
 func (w *witness) checkShared(ctx context.Context, c *contender, mode string) error {
 	line, err := w.queue(ctx)
 	if err != nil {
@@ -156,7 +162,8 @@ func (w *witness) checkShared(ctx context.Context, c *contender, mode string) er
 		}
 	}
 	if !own || mode == "write" && holders != 1 {
-		return fmt.Errorf("%s (session %#x) holds (%s), and the queue shows %+v", c.name, c.session, mode, line)
+		return fmt.Errorf("%s (session %#x) holds (%s), and the queue shows %+v", c.name, c.session,
+			mode, line)
 	}
 	return nil
 }

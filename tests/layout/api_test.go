@@ -19,10 +19,11 @@ import (
 
 var update = flag.Bool("update", false, "write api/*.txt")
 
-// A change of what users import is a change of api, a file for each package, which a reviewer sees: after one that is meant,
-// go test ./tests/layout -update.
+// A change of what users import is a change of api, a file for each package, which a reviewer sees:
+// after one that is meant, go test ./tests/layout -update.
 func TestTheAPIIsTheRecordedOne(t *testing.T) {
-	for _, pkg := range []string{"zklock", "zklock/admin", "zklock/lockfor", "zklock/lockhttp", "zklock/otelzklock", "zklock/kerberos", "session", "recipe", "zktest", "zktest/fault"} {
+	for _, pkg := range []string{"zklock", "zklock/admin", "zklock/lockfor", "zklock/lockhttp",
+		"zklock/otelzklock", "zklock/kerberos", "session", "recipe", "zktest", "zktest/fault"} {
 		file := filepath.Join(root, "api", strings.ReplaceAll(pkg, "/", "_")+".txt")
 		got := api(t, filepath.Join(root, pkg))
 		if *update {
@@ -31,12 +32,13 @@ func TestTheAPIIsTheRecordedOne(t *testing.T) {
 		}
 		recorded, err := os.ReadFile(file)
 		require.NoError(t, err)
-		require.Equal(t, string(recorded), got, "%s: go test ./tests/layout -update, if the change is meant", pkg)
+		require.Equal(t, string(recorded), got,
+			"%s: go test ./tests/layout -update, if the change is meant", pkg)
 	}
 }
 
-// api lists the exported names of the package in dir, one to a line, in order: functions and methods with their types, types
-// with their exported fields, constants and variables.
+// api lists the exported names of the package in dir, one to a line, in order: functions and
+// methods with their types, types with their exported fields, constants and variables.
 func api(t *testing.T, dir string) string {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -56,7 +58,10 @@ func api(t *testing.T, dir string) string {
 	add := func(before string, node any) {
 		var b bytes.Buffer
 		require.NoError(t, printer.Fprint(&b, fset, node))
-		lines = append(lines, before+strings.Join(strings.Fields(b.String()), " "))
+		// A list of parameters may have its own line, with a comma behind the last one.
+		text := strings.Join(strings.Fields(b.String()), " ")
+		text = strings.NewReplacer("( ", "(", ", )", ")").Replace(text)
+		lines = append(lines, before+text)
 	}
 	values := func(all []*doc.Value) {
 		for _, v := range all {

@@ -69,7 +69,8 @@ func anchors(text string) map[string]bool {
 func TestEveryRelativeLinkOfEveryPageResolves(t *testing.T) {
 	all := pages(t)
 	for name, text := range all {
-		links := link.FindAllStringSubmatch(code.ReplaceAllString(fenced.ReplaceAllString(text, ""), "`"), -1)
+		links := link.FindAllStringSubmatch(code.ReplaceAllString(fenced.ReplaceAllString(text, ""),
+			"`"), -1)
 		for _, m := range links {
 			if scheme.MatchString(m[1]) {
 				continue
@@ -84,7 +85,8 @@ func TestEveryRelativeLinkOfEveryPageResolves(t *testing.T) {
 				continue
 			}
 			there, isPage := all[target]
-			assert.True(t, isPage && anchors(there)[anchor], "%s links to %s, and there is no such heading", name, m[1])
+			assert.True(t, isPage && anchors(there)[anchor],
+				"%s links to %s, and there is no such heading", name, m[1])
 		}
 	}
 }

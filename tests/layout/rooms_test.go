@@ -15,36 +15,48 @@ import (
 )
 
 // The packages of a session, and what each of them may import of this module. A package that is
-// not named here may not exist: whoever adds one decides first what it may know.
+// not named here may not exist: to add one, decide first what it may know.
 var mayImport = map[string][]string{
-	"internal/session/internal/wire":      {},
-	"internal/session/internal/clock":     {},
-	"internal/session/internal/lease":     {"internal/session/internal/clock"},
-	"internal/session/failure":            {"internal/session/internal/wire", "internal/text"},
-	"internal/session/internal/probe":     {"internal/session/internal/wire", "internal/session/failure"},
-	"internal/session/internal/dial":      {"internal/session/failure", "internal/jitter", "internal/text", "session"},
-	"internal/session/internal/pipeline":  {"internal/session/internal/wire", "internal/session/internal/clock", "internal/session/failure"},
-	"internal/session/internal/link":      {"internal/session/internal/wire", "internal/session/internal/clock", "internal/session/internal/pipeline", "internal/session/failure", "session"},
-	"internal/session/internal/driver":    {"internal/session/internal/wire", "internal/session/internal/pipeline", "internal/session/internal/link"},
-	"internal/session/internal/watch":     {"internal/session/internal/wire", "internal/session/internal/pipeline", "internal/session/internal/link", "internal/session/failure"},
-	"internal/session/internal/ephemeral": {"internal/session/internal/wire", "internal/session/internal/pipeline", "internal/session/failure"},
+	"internal/session/internal/wire":  {},
+	"internal/session/internal/clock": {},
+	"internal/session/internal/lease": {"internal/session/internal/clock"},
+	"internal/session/failure":        {"internal/session/internal/wire", "internal/text"},
+	"internal/session/internal/probe": {"internal/session/internal/wire",
+		"internal/session/failure"},
+	"internal/session/internal/dial": {"internal/session/failure", "internal/jitter",
+		"internal/text", "session"},
+	"internal/session/internal/pipeline": {"internal/session/internal/wire",
+		"internal/session/internal/clock", "internal/session/failure"},
+	"internal/session/internal/link": {"internal/session/internal/wire",
+		"internal/session/internal/clock", "internal/session/internal/pipeline",
+		"internal/session/failure", "session"},
+	"internal/session/internal/driver": {"internal/session/internal/wire",
+		"internal/session/internal/pipeline", "internal/session/internal/link"},
+	"internal/session/internal/watch": {"internal/session/internal/wire",
+		"internal/session/internal/pipeline", "internal/session/internal/link",
+		"internal/session/failure"},
+	"internal/session/internal/ephemeral": {"internal/session/internal/wire",
+		"internal/session/internal/pipeline", "internal/session/failure"},
 }
 
 // pure are the packages that do no I/O: they may not import net or os, nor anything below them.
 var pure = []string{
-	"internal/session/internal/wire", "internal/session/internal/lease", "internal/session/internal/pipeline",
+	"internal/session/internal/wire", "internal/session/internal/lease",
+	"internal/session/internal/pipeline",
 	"internal/session/internal/watch", "internal/session/internal/ephemeral",
 }
 
 // roomViolations returns what a file of a session's packages imports and must not.
 func roomViolations(s source) ([]string, error) {
 	room := path.Dir(s.name)
-	if !below(room, "internal/session") || room == "internal/session" || strings.HasSuffix(s.name, "_test.go") {
+	if !below(room, "internal/session") || room == "internal/session" ||
+		strings.HasSuffix(s.name, "_test.go") {
 		return nil, nil
 	}
 	allowed, known := mayImport[room]
 	if !known {
-		return []string{fmt.Sprintf("%s: tests/layout does not say what package %s may import", s.name, room)}, nil
+		return []string{fmt.Sprintf("%s: tests/layout does not say what package %s may import",
+			s.name, room)}, nil
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), s.name, s.text, parser.ImportsOnly)
 	if err != nil {
@@ -60,9 +72,12 @@ func roomViolations(s source) ([]string, error) {
 		io := below(imported, "net") || below(imported, "os")
 		switch {
 		case isOurs && !slices.Contains(allowed, ours):
-			found = append(found, fmt.Sprintf("%s: imports %s: %s may import %v only", s.name, imported, room, allowed))
+			found = append(found,
+				fmt.Sprintf("%s: imports %s: %s may import %v only", s.name, imported, room,
+					allowed))
 		case io && slices.Contains(pure, room):
-			found = append(found, fmt.Sprintf("%s: imports %s: %s does no I/O", s.name, imported, room))
+			found = append(found,
+				fmt.Sprintf("%s: imports %s: %s does no I/O", s.name, imported, room))
 		}
 	}
 	return found, nil
@@ -100,17 +115,24 @@ func TestTheRulesOfASessionsPackagesReportViolations(t *testing.T) {
 		text string
 		want string // part of the violation; empty: allowed
 	}{
-		"a link on the lease":     {"internal/session/internal/link/conn.go", `import _ "github.com/zklock/locker/internal/session/internal/lease"`, "may import"},
-		"a lease on the session":  {"internal/session/internal/lease/keeper.go", `import _ "github.com/zklock/locker/internal/session"`, "may import"},
-		"a lease on the network":  {"internal/session/internal/lease/keeper.go", `import _ "net/netip"`, "does no I/O"},
-		"a link on the network":   {"internal/session/internal/link/conn.go", `import _ "net"`, ""},
-		"a link on the protocol":  {"internal/session/internal/link/conn.go", `import _ "github.com/zklock/locker/internal/session/internal/wire"`, ""},
+		"a link on the lease": {"internal/session/internal/link/conn.go",
+			`import _ "github.com/zklock/locker/internal/session/internal/lease"`, "may import"},
+		"a lease on the session": {"internal/session/internal/lease/keeper.go",
+			`import _ "github.com/zklock/locker/internal/session"`, "may import"},
+		"a lease on the network": {"internal/session/internal/lease/keeper.go",
+			`import _ "net/netip"`, "does no I/O"},
+		"a link on the network": {"internal/session/internal/link/conn.go", `import _ "net"`, ""},
+		"a link on the protocol": {"internal/session/internal/link/conn.go",
+			`import _ "github.com/zklock/locker/internal/session/internal/wire"`, ""},
 		"a package without a row": {"internal/session/internal/cache/cache.go", ``, "does not say"},
-		"a test of a package":     {"internal/session/internal/lease/lease_test.go", `import _ "net"`, ""},
-		"the session itself":      {"internal/session/session.go", `import _ "github.com/zklock/locker/internal/session/internal/lease"`, ""},
+		"a test of a package": {"internal/session/internal/lease/lease_test.go",
+			`import _ "net"`, ""},
+		"the session itself": {"internal/session/session.go",
+			`import _ "github.com/zklock/locker/internal/session/internal/lease"`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requireFound(t, roomViolations, source{name: c.file, text: "package p\n" + c.text + "\n"}, c.want)
+			requireFound(t, roomViolations,
+				source{name: c.file, text: "package p\n" + c.text + "\n"}, c.want)
 		})
 	}
 }

@@ -21,7 +21,8 @@ type source struct {
 	text string
 }
 
-// forbidden says what the packages in a directory (and below) must not import outside tests, and why.
+// forbidden says what the packages in a directory (and below) must not import outside tests, and
+// why.
 var forbidden = []struct {
 	dir     string // "" is the whole module
 	imports string // an import path, or everything below it
@@ -30,7 +31,8 @@ var forbidden = []struct {
 	{"recipe", module + "/internal", "the decision who holds is made of pure functions"},
 	{"internal/session", module + "/internal/queue", "session lies below queue"},
 	{"internal", module + "/zklock", "what is internal lies below zklock"},
-	{"session", module + "/internal", "session is what users name: it lies below all that is internal"},
+	{"session", module + "/internal",
+		"session is what users name: it lies below all that is internal"},
 	{"recipe", module + "/zklock", "recipe lies below zklock"},
 	{"internal/session", module + "/zktest", "the library does not carry a test server"},
 	{"internal/queue", module + "/zktest", "the library does not carry a test server"},
@@ -40,8 +42,8 @@ var forbidden = []struct {
 	{"", "go.opentelemetry.io", "telemetry is the nested module's, zklock/otelzklock"},
 }
 
-// driverCalls are the names of the driver that stand for a connection. Its types for values (Stat, ACL, Event, errors,
-// operations of a multi) may be used everywhere.
+// driverCalls are the names of the driver that stand for a connection. Its types for values (Stat,
+// ACL, Event, errors, operations of a multi) may be used everywhere.
 var driverCalls = map[string]bool{
 	"Conn": true, "Connect": true, "ConnectWithDialer": true, "Lock": true, "NewLock": true,
 }
@@ -75,7 +77,10 @@ func violations(s source) ([]string, error) {
 		return found, nil
 	}
 	if driverName == "." {
-		return append(found, fmt.Sprintf("%s: a dot import of %s hides the use of its connections", s.name, driver)), nil
+		return append(found,
+				fmt.Sprintf("%s: a dot import of %s hides the use of its connections", s.name,
+					driver)),
+			nil
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		sel, ok := n.(*ast.SelectorExpr)
@@ -83,7 +88,9 @@ func violations(s source) ([]string, error) {
 			return true
 		}
 		if x, ok := sel.X.(*ast.Ident); ok && x.Name == driverName && driverCalls[sel.Sel.Name] {
-			found = append(found, fmt.Sprintf("%s: %s.%s: only package driver uses the library's connections", fset.Position(sel.Pos()), driver, sel.Sel.Name))
+			found = append(found,
+				fmt.Sprintf("%s: %s.%s: only package driver uses the library's connections",
+					fset.Position(sel.Pos()), driver, sel.Sel.Name))
 		}
 		return true
 	})
@@ -93,12 +100,15 @@ func violations(s source) ([]string, error) {
 func importViolations(name, imported string) []string {
 	var found []string
 	for _, rule := range forbidden {
-		if below(name, rule.dir) && below(imported, rule.imports) && !below(path.Join(module, name), rule.imports) {
+		if below(name, rule.dir) && below(imported, rule.imports) &&
+			!below(path.Join(module, name), rule.imports) {
 			found = append(found, fmt.Sprintf("%s: imports %s: %s", name, imported, rule.why))
 		}
 	}
 	if below(name, "zktest") && !standard(imported) && !below(imported, module+"/zktest") {
-		found = append(found, fmt.Sprintf("%s: imports %s: zktest uses the standard library only, as an independent witness", name, imported))
+		found = append(found,
+			fmt.Sprintf(
+				"%s: imports %s: zktest uses the standard library only, as an independent witness", name, imported))
 	}
 	return found
 }
@@ -108,7 +118,8 @@ func below(p, dir string) bool {
 	return dir == "" || p == dir || strings.HasPrefix(p, dir+"/")
 }
 
-// standard reports whether an import path is the standard library's: those have no dot in their first element.
+// standard reports whether an import path is the standard library's: those have no dot in their
+// first element.
 func standard(imported string) bool {
 	first, _, _ := strings.Cut(imported, "/")
 	return !strings.Contains(first, ".")

@@ -38,12 +38,13 @@ func TestEveryScenarioHasTestsThatNameIt(t *testing.T) {
 	}
 	require.NotEmpty(t, rows)
 	for n, tests := range named {
-		assert.True(t, rows[n], "%v name scenario %d, which has no row", slices.Sorted(maps.Keys(tests)), n)
+		assert.True(t, rows[n], "%v name scenario %d, which has no row",
+			slices.Sorted(maps.Keys(tests)), n)
 	}
 }
 
-// namedScenarios returns the tests of all modules that name a scenario, in their names or doc comments, as
-// "zklock.TestX", and the scenes of zklock's scripts that do.
+// namedScenarios returns the tests of all modules that name a scenario, in their names or doc
+// comments, as "zklock.TestX", and the scenes of zklock's scripts that do.
 func namedScenarios(t *testing.T) map[int]map[string]bool {
 	t.Helper()
 	named := map[int]map[string]bool{}
@@ -55,7 +56,9 @@ func namedScenarios(t *testing.T) map[int]map[string]bool {
 			named[n][test] = true
 		}
 	}
-	eachTest(t, func(name, doc string) { names(name, numbersIn(name[strings.LastIndex(name, ".")+1:], doc)) })
+	eachTest(t, func(name, doc string) {
+		names(name, numbersIn(name[strings.LastIndex(name, ".")+1:], doc))
+	})
 	scripts, err := filepath.Glob(root + "/zklock/testdata/scripts/*.txt")
 	require.NoError(t, err)
 	require.NotEmpty(t, scripts)
@@ -71,7 +74,8 @@ func namedScenarios(t *testing.T) map[int]map[string]bool {
 	return named
 }
 
-// eachTest calls fn for every test and fuzz target of all modules, as "zklock.TestX", with its doc comment.
+// eachTest calls fn for every test and fuzz target of all modules, as "zklock.TestX", with its doc
+// comment.
 func eachTest(t *testing.T, fn func(name, doc string)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -83,7 +87,8 @@ func eachTest(t *testing.T, fn func(name, doc string)) {
 		case d.IsDir() || !strings.HasSuffix(p, "_test.go"):
 			return nil
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments|parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), p, nil,
+			parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
@@ -93,7 +98,8 @@ func eachTest(t *testing.T, fn func(name, doc string)) {
 		}
 		for _, decl := range file.Decls {
 			f, ok := decl.(*ast.FuncDecl)
-			if ok && f.Recv == nil && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
+			if ok && f.Recv == nil &&
+				(strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
 				fn(filepath.ToSlash(dir)+"."+f.Name.Name, f.Doc.Text())
 			}
 		}
@@ -108,7 +114,8 @@ func numbersIn(name, doc string) (all []int) {
 		n, _ := strconv.Atoi(m[1])
 		all = append(all, n)
 	}
-	for _, m := range scenarioText.FindAllStringSubmatch(strings.Join(strings.Fields(doc), " "), -1) {
+	for _, m := range scenarioText.FindAllStringSubmatch(strings.Join(strings.Fields(doc), " "),
+		-1) {
 		first, span := 0, false
 		for _, word := range numberOrTo.FindAllString(m[1], -1) {
 			n, err := strconv.Atoi(word)

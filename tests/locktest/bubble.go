@@ -75,7 +75,8 @@ func BubbleAlone(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts .
 // Dial opens a client of srv over memory, which is closed with the test.
 func Dial(tb testing.TB, srv *zktest.Server, opts ...zklock.Option) *zklock.Client {
 	tb.Helper()
-	c, err := zklock.Dial(Soon(tb), srv.Addr(), append([]zklock.Option{zklock.WithoutLog(), zklock.WithDialer(srv.Dial)}, opts...)...)
+	c, err := zklock.Dial(Soon(tb), srv.Addr(),
+		append([]zklock.Option{zklock.WithoutLog(), zklock.WithDialer(srv.Dial)}, opts...)...)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, c.Close()) })
 	return c
@@ -86,7 +87,9 @@ type Acquire = func(context.Context) (context.Context, *zklock.Hold, error)
 
 // Permits is the call that acquires n permits of a semaphore.
 func Permits(m *zklock.Semaphore, n int) Acquire {
-	return func(ctx context.Context) (context.Context, *zklock.Hold, error) { return m.Acquire(ctx, n) }
+	return func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+		return m.Acquire(ctx, n)
+	}
 }
 
 // Campaign is the call that campaigns with value.

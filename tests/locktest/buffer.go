@@ -31,7 +31,8 @@ func (b *Buffer) Reset() {
 	b.all.Reset()
 }
 
-// LateContext holds up a call that is about to wait until Gate is open: then what it waits for, and an end, have both come.
+// LateContext holds up a call that is about to wait until Gate is open: then what it waits for, and
+// an end, have both come.
 type LateContext struct {
 	context.Context
 	Gate <-chan struct{}

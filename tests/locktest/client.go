@@ -32,7 +32,8 @@ func (s *Sim) Client(opts ...zklock.Option) *Client {
 	s.Helper()
 	c := &Client{s: s, member: s.Server.Leader()}
 	var err error
-	c.Client, err = zklock.Dial(s.Context(), s.Server.Addr(), append(append([]zklock.Option{zklock.WithoutLog()}, opts...), zklock.WithDialer(c.dial))...)
+	c.Client, err = zklock.Dial(s.Context(), s.Server.Addr(),
+		append(append([]zklock.Option{zklock.WithoutLog()}, opts...), zklock.WithDialer(c.dial))...)
 	require.NoError(s, err)
 	s.Cleanup(func() { require.NoError(s, c.Close()) })
 	return c
@@ -116,7 +117,8 @@ func (t *tap) Write(b []byte) (int, error) {
 			continue
 		}
 		end := 16 + int(binary.BigEndian.Uint32(frame[12:]))
-		if name := path.Base(string(frame[16:end])); strings.HasSuffix(name, "-lock-") && len(t.c.names) < mostNames {
+		if name := path.Base(string(frame[16:end])); strings.HasSuffix(name, "-lock-") &&
+			len(t.c.names) < mostNames {
 			t.c.names = append(t.c.names, name)
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// EndingContext is a context at whose call of Err something ends: so a test makes it happen at each moment at which a call looks
-// whether to go on, one after the other.
+// EndingContext is a context at whose call of Err something ends: so a test makes it happen at each
+// moment at which a call looks whether to go on, one after the other.
 type EndingContext struct {
 	context.Context
 	left atomic.Int32

@@ -32,7 +32,8 @@ func InFIPSMode(t *testing.T) bool {
 	cmd.Env = append(os.Environ(), fipsChild+"=1", "GODEBUG="+mode)
 	said, err := cmd.CombinedOutput()
 	text := string(said)
-	if strings.Contains(text, "FIPS 140-3 mode is") || strings.Contains(text, "--- SKIP: "+t.Name()) {
+	if strings.Contains(text, "FIPS 140-3 mode is") ||
+		strings.Contains(text, "--- SKIP: "+t.Name()) {
 		t.Skipf("no FIPS 140-only mode here: %s", text)
 	}
 	require.NoError(t, err, "in FIPS 140-only mode: %s", text)

@@ -15,8 +15,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Close closes clients all at once: one whose servers do not answer takes a second or two. Closing again, at the
-// end of the test, does nothing.
+// Close closes clients all at once: one whose servers do not answer takes a second or two. Closing
+// again, at the end of the test, does nothing.
 func Close(tb testing.TB, clients ...*zklock.Client) {
 	tb.Helper()
 	var all sync.WaitGroup
@@ -33,8 +33,8 @@ func Close(tb testing.TB, clients ...*zklock.Client) {
 // Millis rounds a duration for printing.
 func Millis(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
-// Pass lets time pass. It is only for showing that something does not happen, because there is no event to wait for
-// then.
+// Pass lets time pass. It is only for showing that something does not happen, because there is no
+// event to wait for then.
 func Pass(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -89,7 +89,8 @@ func (w *Aside) Abandon() error {
 	return w.err
 }
 
-// Children lists a directory. One that does not exist, or that the client's server has not seen yet, has none.
+// Children lists a directory. One that does not exist, or that the client's server has not seen
+// yet, has none.
 func Children(tb testing.TB, c *zklock.Client, path string) []string {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Bound)
@@ -114,8 +115,8 @@ func AwaitContenders(tb testing.TB, c *zklock.Client, path string, n int) {
 	})
 }
 
-// Stalls measures, until the returned function is called, the longest time for which this process was kept from
-// running: a bound on elapsed time has to allow for that on a busy machine.
+// Stalls measures, until the returned function is called, the longest time for which this process
+// was kept from running: a bound on elapsed time has to allow for that on a busy machine.
 func Stalls(tb testing.TB) func() time.Duration {
 	stop, done := make(chan struct{}), make(chan struct{})
 	var longest time.Duration // the goroutine's until done

@@ -19,7 +19,8 @@ func EachSeed(t *testing.T, seeds uint64, fn func(t *testing.T, seed uint64)) {
 	}
 }
 
-// SayHowToRepeat has a failure of a random test say how its seed is run again, and what that does not repeat.
+// SayHowToRepeat has a failure of a random test say how its seed is run again, and what that does
+// not repeat.
 func SayHowToRepeat(t *testing.T, how string) {
 	t.Helper()
 	t.Cleanup(func() {

@@ -17,16 +17,16 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Sim is a server, and the clients of it, in a testing/synctest bubble: faults strike at exact moments, time costs
-// nothing, and after synctest.Wait everything that could happen has happened.
+// Sim is a server, and the clients of it, in a testing/synctest bubble: faults strike at exact
+// moments, time costs nothing, and after synctest.Wait everything that could happen has happened.
 type Sim struct {
 	*testing.T
 	Server *zktest.Server
 }
 
-// Simulate runs f in a bubble with a server of its own. At its end it closes f's clients and joins everything; a
-// goroutine that stays behind fails it, and so does a call that would wait for ever. Bubbles run beside each other, and
-// not beside tests in real time.
+// Simulate runs f in a bubble with a server of its own. At its end it closes f's clients and joins
+// everything; a goroutine that stays behind fails it, and so does a call that would wait forever.
+// Bubbles run beside each other, and not beside tests in real time.
 func Simulate(t *testing.T, f func(s *Sim), opts ...zktest.Option) {
 	t.Helper()
 	beside(t)
@@ -115,8 +115,8 @@ func (s *Sim) Plant(sess *session.Session, node string) {
 	require.NoError(s, err)
 }
 
-// RemoveDir deletes dir and its children in one transaction, as another program, so that nothing can come between: the
-// children in the given order of their numbers, or downwards.
+// RemoveDir deletes dir and its children in one transaction, as another program, so that nothing
+// can come between: the children in the given order of their numbers, or downwards.
 func (s *Sim) RemoveDir(dir string, upwards bool) {
 	s.Helper()
 	names := Contenders(s.Server.Children(dir))
@@ -133,8 +133,8 @@ func (s *Sim) RemoveDir(dir string, upwards bool) {
 	require.NoError(s, other.Close())
 }
 
-// Owned demands that the hold's znode exists, belongs to the current session, and has the token as its czxid, or a
-// greater one where the holder was a writer before it became a reader.
+// Owned demands that the hold's znode exists, belongs to the current session, and has the token as
+// its czxid, or a greater one where the holder was a writer before it became a reader.
 func (s *Sim) Owned(c *Client, h *zklock.Hold) {
 	s.Helper()
 	n, ok := s.Server.Node(h.Node())
@@ -182,7 +182,9 @@ func (s *Sim) Until(limit time.Duration, what string, cond func() bool) {
 // Empty demands that dir is empty within limit.
 func (s *Sim) Empty(limit time.Duration, dir string) {
 	s.Helper()
-	s.Until(limit, "nothing left below "+dir, func() bool { return len(s.Server.Children(dir)) == 0 })
+	s.Until(limit, "nothing left below "+dir, func() bool {
+		return len(s.Server.Children(dir)) == 0
+	})
 }
 
 // NothingLeft demands that dir is empty, and that there is no watch anywhere, within ten seconds.
@@ -208,7 +210,8 @@ func Goroutines() int {
 	return strings.Count(all, "synctest bubble "+strings.TrimRight(bubble, "]:")+"]")
 }
 
-// Contenders returns the names of contenders, in the order of their numbers (which must all be positive).
+// Contenders returns the names of contenders, in the order of their numbers (which must all be
+// positive).
 func Contenders(names []string) []string {
 	line, _ := recipe.Listing{Names: names}.Line(nil)
 	return line

@@ -137,7 +137,8 @@ func (s *Site) ClientAt(tb testing.TB, connect string, opts ...zklock.Option) *z
 func (s *Site) Dial(tb testing.TB, connect string, opts ...zklock.Option) (*zklock.Client, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), Bound)
 	defer cancel()
-	opts = append([]zklock.Option{zklock.WithoutLog(), zklock.WithSessionTimeout(s.LongTimeout()), zklock.WithTickTime(s.Tick)}, opts...)
+	opts = append([]zklock.Option{zklock.WithoutLog(), zklock.WithSessionTimeout(s.LongTimeout()),
+		zklock.WithTickTime(s.Tick)}, opts...)
 	c, err := zklock.Dial(ctx, connect, opts...)
 	if err == nil {
 		tb.Cleanup(func() { Close(tb, c) })

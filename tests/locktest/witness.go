@@ -30,7 +30,9 @@ func (x *Exclusion) Enter(h *zklock.Hold) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if other := x.inside; other != nil && other.Context().Err() == nil {
-		x.broken = append(x.broken, fmt.Errorf("%s holds while %s (token %d) still does", h.Node(), other.Node(), other.Token()))
+		x.broken = append(x.broken,
+			fmt.Errorf("%s holds while %s (token %d) still does", h.Node(), other.Node(),
+				other.Token()))
 	}
 	x.inside = h
 	x.count++
@@ -44,7 +46,8 @@ func (x *Exclusion) Leave(h *zklock.Hold) {
 	if x.inside == h {
 		x.inside = nil
 	} else if h.Context().Err() == nil {
-		x.broken = append(x.broken, fmt.Errorf("another holder entered while %s (token %d) held", h.Node(), h.Token()))
+		x.broken = append(x.broken,
+			fmt.Errorf("another holder entered while %s (token %d) held", h.Node(), h.Token()))
 	}
 }
 
@@ -55,7 +58,8 @@ func (x *Exclusion) Count() int {
 	return x.count
 }
 
-// Err returns the violations so far, and whether tokens and sequence numbers grew from holder to holder.
+// Err returns the violations so far, and whether tokens and sequence numbers grew from holder to
+// holder.
 func (x *Exclusion) Err() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -63,10 +67,13 @@ func (x *Exclusion) Err() error {
 	for i := 1; i < len(x.entries); i++ {
 		a, b := x.entries[i-1], x.entries[i]
 		if a.Token >= b.Token {
-			broken = append(broken, fmt.Errorf("token %d of %s was followed by token %d of %s", a.Token, a.Node, b.Token, b.Node))
+			broken = append(broken,
+				fmt.Errorf("token %d of %s was followed by token %d of %s", a.Token, a.Node,
+					b.Token, b.Node))
 		}
 		if number(a.Node) >= number(b.Node) {
-			broken = append(broken, fmt.Errorf("%s was followed by %s, which queued earlier", a.Node, b.Node))
+			broken = append(broken,
+				fmt.Errorf("%s was followed by %s, which queued earlier", a.Node, b.Node))
 		}
 	}
 	if len(broken) > 20 {

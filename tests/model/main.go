@@ -1,14 +1,15 @@
-// Model checks three models of the locks in full, by spin: the queue (queue.pml), a semaphore's wake-ups (semaphore.pml) and the
-// lease (lease.pml). Then it
-// breaks them, one way at a time, and expects spin to find each defect.
+// Model checks three models of the locks in full, by spin: the queue (queue.pml), a semaphore's
+// wake-ups (semaphore.pml) and the lease (lease.pml). Then it breaks them, one way at a time, and
+// expects spin to find each defect.
 //
 //	go run ./tests/model                          # all, and the table on standard output
 //	go run ./tests/model -only lease
 //	go run ./tests/model -o tests/model/result.txt
 //
-// Spin writes a checker for each configuration, which visits every reachable state and keeps each of them whole: no
-// hashing, no reduction. Needs spin and gcc (Debian: apt-get install spin gcc libc6-dev), 2 GB and some minutes. It exits
-// with 1 when a model breaks one of its promises, or a mutant keeps them all.
+// Spin writes a checker for each configuration, which visits every reachable state and keeps each
+// of them whole: no hashing, no reduction. Needs spin and gcc (Debian: apt-get install spin gcc
+// libc6-dev), 2 GB and some minutes. It exits with 1 when a model breaks one of its promises, or a
+// mutant keeps them all.
 package main
 
 import (
@@ -39,7 +40,8 @@ type result struct {
 }
 
 func main() {
-	only := flag.String("only", "", "check the configurations and mutants whose model or name contains this")
+	only := flag.String("only", "",
+		"check the configurations and mutants whose model or name contains this")
 	out := flag.String("o", "", "write the table to this file instead of standard output")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -68,7 +70,8 @@ func run(ctx context.Context, only, out string) error {
 		if r.broken != "" {
 			verdict = r.broken + " is broken"
 		}
-		fmt.Fprintf(os.Stderr, "%-6s %-40s %10d states %6.1f s  %s\n", c.model, c.name, r.states, r.took.Seconds(), verdict)
+		fmt.Fprintf(os.Stderr, "%-6s %-40s %10d states %6.1f s  %s\n", c.model, c.name, r.states,
+			r.took.Seconds(), verdict)
 		if (r.broken != "") != (c.wrong != "") {
 			wrong = errors.Join(wrong, fmt.Errorf("%s: %s", c.name, verdict))
 		}
@@ -97,7 +100,8 @@ func (c configuration) check(ctx context.Context) (r result, err error) {
 	if err := os.CopyFS(lab, models); err != nil {
 		return r, err
 	}
-	if out, err := command(ctx, lab, "spin", append(strings.Fields(c.parameters), "-a", c.model+".pml")...); err != nil {
+	if out, err := command(ctx, lab, "spin",
+		append(strings.Fields(c.parameters), "-a", c.model+".pml")...); err != nil {
 		return r, fmt.Errorf("spin: %w\n%s", err, out)
 	}
 	if c.endless() {
@@ -118,7 +122,8 @@ func (c configuration) check(ctx context.Context) (r result, err error) {
 // search compiles spin's checker in the lab, and runs it.
 func search(ctx context.Context, lab, mode string, flags ...string) (result, error) {
 	// No reduction: the number of states is the model's, not the method's.
-	if out, err := command(ctx, lab, "gcc", "-O1", "-w", mode, "-DNOREDUCE", "-DMEMLIM=6000", "-o", "checker", "pan.c"); err != nil {
+	if out, err := command(ctx, lab, "gcc", "-O1", "-w", mode, "-DNOREDUCE", "-DMEMLIM=6000", "-o",
+		"checker", "pan.c"); err != nil {
 		return result{}, fmt.Errorf("gcc: %w\n%s", err, out)
 	}
 	out, err := command(ctx, lab, "./checker", append(flags, "-m4000000")...)
@@ -175,7 +180,8 @@ func parse(out string) (result, error) {
 		}
 		return r, fmt.Errorf("an assertion that is no promise: %s", m[1])
 	}
-	if strings.Contains(out, "Search not completed") || strings.Contains(out, "max search depth too small") {
+	if strings.Contains(out, "Search not completed") ||
+		strings.Contains(out, "max search depth too small") {
 		return r, fmt.Errorf("the search was not complete:\n%s", out)
 	}
 	return r, nil
@@ -198,14 +204,17 @@ func table(results map[string]result) string {
 		"| model | configuration | what happens in it | parameters | states | transitions | longest run searched |\n|---|---|---|---|--:|--:|--:|\n")
 	for _, c := range configurations {
 		if r, ok := results[c.name]; ok {
-			fmt.Fprintf(&b, "| %s | %s | %s | `%s` | %d | %d | %d |\n", c.model, c.name, c.what, c.parameters, r.states, r.transitions, r.depth)
+			fmt.Fprintf(&b, "| %s | %s | %s | `%s` | %d | %d | %d |\n", c.model, c.name, c.what,
+				c.parameters, r.states, r.transitions, r.depth)
 		}
 	}
-	b.WriteString("\nEach line below is one way to break a model, and the promise that it breaks.\n\n" +
-		"| model | mutant | what is wrong with it | breaks | found after |\n|---|---|---|---|--:|\n")
+	b.WriteString(
+		"\nEach line below is one way to break a model, and the promise that it breaks.\n\n" +
+			"| model | mutant | what is wrong with it | breaks | found after |\n|---|---|---|---|--:|\n")
 	for _, c := range mutants {
 		if r, ok := results[c.name]; ok {
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %d states |\n", c.model, c.name, c.wrong, r.broken, r.states)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %d states |\n", c.model, c.name, c.wrong,
+				r.broken, r.states)
 		}
 	}
 	return b.String()

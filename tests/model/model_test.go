@@ -11,16 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The small configurations have as many states as the table says, and keep every promise; two mutants do not.
+// The small configurations have as many states as the table says, and keep every promise; two
+// mutants do not.
 func TestTheSmallModelsHoldAndTheirMutantsDoNot(t *testing.T) {
 	if _, err := exec.LookPath("spin"); err != nil {
 		t.Skip("spin is not installed; make servers installs it through apt")
 	}
 	text, err := os.ReadFile("result.txt")
 	require.NoError(t, err)
-	for _, name := range []string{"two clients", "two clients, marks", "crash loop", "permits", "lease", "order of two connections believed", "hangs up", "always aside, crash loop", "silent", "pings confirm"} {
+	for _, name := range []string{"two clients", "two clients, marks", "crash loop", "permits",
+		"lease", "order of two connections believed", "hangs up", "always aside, crash loop", "silent", "pings confirm"} {
 		t.Run(name, func(t *testing.T) {
-			for _, c := range append(configurations[:len(configurations):len(configurations)], mutants...) {
+			for _, c := range append(configurations[:len(configurations):len(configurations)],
+				mutants...) {
 				if c.name != name {
 					continue
 				}
@@ -31,7 +34,9 @@ func TestTheSmallModelsHoldAndTheirMutantsDoNot(t *testing.T) {
 					return
 				}
 				require.Empty(t, r.broken)
-				require.Contains(t, string(text), fmt.Sprintf("| %s | %d | ", "`"+c.parameters+"`", r.states), "run make model again")
+				require.Contains(t, string(text),
+					fmt.Sprintf("| %s | %d | ", "`"+c.parameters+"`",
+						r.states), "run make model again")
 				return
 			}
 			t.Fatal("there is no such configuration")
@@ -49,7 +54,9 @@ func TestTheTableHasEveryConfigurationAndEveryMutant(t *testing.T) {
 		require.Equal(t, 1, strings.Count(string(text), row), "%s: run make model again", row)
 		rows++
 	}
-	require.Equal(t, rows, strings.Count(string(text), "\n| queue")+strings.Count(string(text), "\n| lease")+strings.Count(string(text), "\n| semaphore"))
+	require.Equal(t, rows,
+		strings.Count(string(text), "\n| queue")+strings.Count(string(text),
+			"\n| lease")+strings.Count(string(text), "\n| semaphore"))
 }
 
 // Every mutant that a model implements is in the list.
@@ -83,7 +90,8 @@ func TestSpinsReportIsParsed(t *testing.T) {
 	r, err = parse("pan:1: assertion violated  !((tree[n]&before[me[c]])) (at depth 9)\nWarning: Search not completed\n" + fmt.Sprintf(counts, 1))
 	require.NoError(t, err)
 	require.Equal(t, "exclusion", r.broken)
-	r, err = parse("pan:1: assertion violated (tree[n]&before[me[c]]) (at depth 9)\n" + fmt.Sprintf(counts, 1))
+	r, err = parse("pan:1: assertion violated (tree[n]&before[me[c]]) (at depth 9)\n" +
+		fmt.Sprintf(counts, 1))
 	require.NoError(t, err)
 	require.Equal(t, "no lost wake-up", r.broken)
 

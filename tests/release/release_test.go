@@ -21,9 +21,9 @@ const (
 	version    = "v0.99.0"
 )
 
-// The test does what users do after a release: get a module, and install the tool. The release is made in a copy of the
-// checkout, and published to a directory that is a module proxy; other modules come from the module cache, or from
-// where they always come from.
+// The test does what users do after a release: get a module, and install the tool. The release is
+// made in a copy of the checkout, and published to a directory that is a module proxy; other
+// modules come from the module cache, or from where they always come from.
 func TestEveryModuleOfAReleaseCanBeUsedFromOutside(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -36,27 +36,32 @@ func TestEveryModuleOfAReleaseCanBeUsedFromOutside(t *testing.T) {
 	for _, at := range modules {
 		publish(t, repo, proxy, at)
 	}
-	env := []string{"GOWORK=off", "GOFLAGS=-modcacherw -mod=mod", "GOSUMDB=off", "GONOPROXY=", "GOPRIVATE=", "GO111MODULE=",
+	env := []string{"GOWORK=off", "GOFLAGS=-modcacherw -mod=mod", "GOSUMDB=off", "GONOPROXY=",
+		"GOPRIVATE=", "GO111MODULE=",
 		"GOMODCACHE=" + filepath.Join(dir, "cache"), "GOBIN=" + filepath.Join(dir, "bin"),
-		"GOPROXY=file://" + proxy + ",file://" + goEnv(t, "GOMODCACHE") + "/cache/download," + goEnv(t, "GOPROXY")}
+		"GOPROXY=file://" + proxy + ",file://" + goEnv(t, "GOMODCACHE") + "/cache/download," +
+			goEnv(t, "GOPROXY")}
 
 	run(t, dir, env, "go", "install", rootModule+"/cmd/zklock@"+version)
 	zklock := filepath.Join(dir, "bin", "zklock")
 	require.Contains(t, run(t, dir, env, zklock, "version"), "zklock "+version+", locker "+version)
 	require.Contains(t, run(t, dir, env, zklock, "help", "run"), "PATH -- COMMAND")
 
-	for _, at := range modules { // a module that no program can import has its requirements resolved
+	for _, at := range modules {
+		// a module that no program can import has its requirements resolved
 		run(t, importer(t, dir), env, "go", "get", path.Join(rootModule, at)+"@"+version)
 	}
 
 	plain := importer(t, dir)
-	write(t, filepath.Join(plain, "main.go"), "package main\n\nimport \""+rootModule+"/zklock\"\n\nfunc main() { _ = zklock.KeyPath }\n")
+	write(t, filepath.Join(plain, "main.go"),
+		"package main\n\nimport \""+rootModule+"/zklock\"\n\nfunc main() { _ = zklock.KeyPath }\n")
 	run(t, plain, env, "go", "get", rootModule+"/zklock@"+version)
 	run(t, plain, env, "go", "vet", ".")
 	all := run(t, plain, env, "go", "list", "-m", "all")
 	require.Contains(t, all, rootModule+" "+version)
 	require.Contains(t, all, "github.com/go-zookeeper/zk ")
-	for _, foreign := range []string{"cobra", "pflag", "x/term", "opentelemetry", "gokrb5", "pgx", "etcd", rootModule + "/"} {
+	for _, foreign := range []string{"cobra", "pflag", "x/term", "opentelemetry", "gokrb5", "pgx",
+		"etcd", rootModule + "/"} {
 		require.NotContains(t, all, foreign, "the library brings what only a nested module needs")
 	}
 
@@ -82,13 +87,18 @@ func TestAReleaseIsACommitWithChangelogRequirementsAndTags(t *testing.T) {
 		}
 		text := read(t, filepath.Join(repo, at, "go.mod"))
 		require.Contains(t, text, rootModule+" "+version+"\n", at)
-		require.NotContains(t, text, "\nreplace", "go install refuses a module with a replace directive, and modules that require it ignore it")
+		require.NotContains(t, text, "\nreplace",
+			"go install refuses a module with a replace directive, and modules that require it ignore it")
 	}
-	require.Contains(t, read(t, filepath.Join(repo, "go.work")), "replace "+rootModule+" "+version+" => .\n")
-	require.Contains(t, read(t, filepath.Join(repo, "README.md")), "go get "+rootModule+"/zklock@"+version+"\n")
-	require.Contains(t, read(t, filepath.Join(repo, "docs/operate/command-line.md")), "go install "+rootModule+"/cmd/zklock@"+version+"\n")
+	require.Contains(t, read(t, filepath.Join(repo, "go.work")),
+		"replace "+rootModule+" "+version+" => .\n")
+	require.Contains(t, read(t, filepath.Join(repo, "README.md")),
+		"go get "+rootModule+"/zklock@"+version+"\n")
+	require.Contains(t, read(t, filepath.Join(repo, "docs/operate/command-line.md")),
+		"go install "+rootModule+"/cmd/zklock@"+version+"\n")
 	log := read(t, filepath.Join(repo, "CHANGELOG.md"))
-	require.Less(t, strings.Index(log, "## [Unreleased]\n"), strings.Index(log, "## ["+version[1:]+"] - 2"))
+	require.Less(t, strings.Index(log, "## [Unreleased]\n"),
+		strings.Index(log, "## ["+version[1:]+"] - 2"))
 }
 
 func TestAReleaseThatCanNotBeMadeChangesNothing(t *testing.T) {
@@ -98,7 +108,8 @@ func TestAReleaseThatCanNotBeMadeChangesNothing(t *testing.T) {
 	before := run(t, repo, nil, "git", "rev-parse", "HEAD")
 	refused := func(says string, args ...string) {
 		t.Helper()
-		out, err := command(t, repo, nil, append([]string{"scripts/release.sh"}, args...)...).CombinedOutput()
+		out, err := command(t, repo, nil,
+			append([]string{"scripts/release.sh"}, args...)...).CombinedOutput()
 		require.Error(t, err)
 		require.Contains(t, string(out), says)
 		require.Equal(t, before, run(t, repo, nil, "git", "rev-parse", "HEAD"))
@@ -111,7 +122,8 @@ func TestAReleaseThatCanNotBeMadeChangesNothing(t *testing.T) {
 	run(t, repo, nil, "git", "tag", version)
 	refused("a tag "+version+" already", version)
 	run(t, repo, nil, "git", "tag", "-d", version)
-	write(t, filepath.Join(repo, "CHANGELOG.md"), "# Changelog\n\n## [Unreleased]\n\n## [0.0.1]\n\n- That.\n")
+	write(t, filepath.Join(repo, "CHANGELOG.md"),
+		"# Changelog\n\n## [Unreleased]\n\n## [0.0.1]\n\n- That.\n")
 	run(t, repo, nil, "git", "commit", "-qam", "nothing to tell")
 	before = run(t, repo, nil, "git", "rev-parse", "HEAD")
 	refused("nothing stands under [Unreleased]", version)
@@ -120,7 +132,8 @@ func TestAReleaseThatCanNotBeMadeChangesNothing(t *testing.T) {
 // copyCheckout makes a repository of its own of the checkout's files, as they are now.
 func copyCheckout(t *testing.T, repo string) {
 	t.Helper()
-	names := run(t, checkout, nil, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	names := run(t, checkout, nil, "git", "ls-files", "-z", "--cached", "--others",
+		"--exclude-standard")
 	for name := range strings.SplitSeq(strings.TrimRight(names, "\x00"), "\x00") {
 		from, to := filepath.Join(checkout, name), filepath.Join(repo, name)
 		info, err := os.Stat(from)
@@ -144,7 +157,8 @@ func copyCheckout(t *testing.T, repo string) {
 func modulesOf(t *testing.T, repo string) []string {
 	t.Helper()
 	var all []string
-	for name := range strings.FieldsSeq(run(t, repo, nil, "git", "ls-files", "go.mod", "*/go.mod")) {
+	for name := range strings.FieldsSeq(run(t, repo, nil, "git", "ls-files", "go.mod",
+		"*/go.mod")) {
 		all = append(all, path.Dir(name))
 	}
 	return all
@@ -154,15 +168,19 @@ func tagOf(module string) string {
 	return strings.TrimPrefix(module+"/"+version, "./")
 }
 
-// publish writes a tagged module into a proxy's directory, as the go command's proxy protocol wants it.
+// publish writes a tagged module into a proxy's directory, as the go command's proxy protocol wants
+// it.
 func publish(t *testing.T, repo, proxy, module string) {
 	t.Helper()
 	name := path.Join(rootModule, module)
 	dir := filepath.Join(proxy, filepath.FromSlash(name), "@v")
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	show := func(file string) string { return run(t, repo, nil, "git", "show", tagOf(module)+":"+file) }
+	show := func(file string) string {
+		return run(t, repo, nil, "git", "show", tagOf(module)+":"+file)
+	}
 	write(t, filepath.Join(dir, "list"), version+"\n")
-	write(t, filepath.Join(dir, version+".info"), fmt.Sprintf(`{"Version":%q,"Time":"2026-01-01T00:00:00Z"}`, version))
+	write(t, filepath.Join(dir, version+".info"),
+		fmt.Sprintf(`{"Version":%q,"Time":"2026-01-01T00:00:00Z"}`, version))
 	write(t, filepath.Join(dir, version+".mod"), show(path.Join(module, "go.mod")))
 
 	var nested []string
@@ -174,7 +192,8 @@ func publish(t *testing.T, repo, proxy, module string) {
 	file, err := os.Create(filepath.Join(dir, version+".zip"))
 	require.NoError(t, err)
 	w := zip.NewWriter(file)
-	for at := range strings.FieldsSeq(run(t, repo, nil, "git", "ls-tree", "-r", "--name-only", tagOf(module), "--", module)) {
+	for at := range strings.FieldsSeq(run(t, repo, nil, "git", "ls-tree", "-r", "--name-only",
+		tagOf(module), "--", module)) {
 		if in(nested, at) {
 			continue
 		}

@@ -38,10 +38,12 @@ func (c *chaos) run(ctx context.Context) {
 	c.mend(1<<62 - 1)
 }
 
-// prune deletes the empty directories, so that the server refuses the transaction with the next create there.
+// prune deletes the empty directories, so that the server refuses the transaction with the next
+// create there.
 func (c *chaos) prune() {
 	for i, path := range c.w.paths {
-		if c.w.fam[i] == famMutex && len(c.w.srv.Children(path)) == 0 && c.w.srv.Delete(path) == nil {
+		if c.w.fam[i] == famMutex && len(c.w.srv.Children(path)) == 0 &&
+			c.w.srv.Delete(path) == nil {
 			c.w.note("fault", "%s is empty, and is deleted", path)
 		}
 	}
@@ -63,7 +65,8 @@ func (c *chaos) mend(now time.Duration) {
 	c.until = rest
 }
 
-// last draws the duration of a fault: mostly shorter than a client notices, sometimes longer than a session.
+// last draws the duration of a fault: usually shorter than a client notices, sometimes longer than
+// a session.
 func (c *chaos) last() time.Duration {
 	if c.rnd.IntN(4) == 0 {
 		return c.span(4*time.Second, maxTimeout+4*time.Second)
@@ -90,8 +93,10 @@ func (c *chaos) once(what string, op fault.Op, f fault.Fault) {
 }
 
 // struck are the operations that faults hit.
-var struck = []fault.Op{fault.OpCreate, fault.OpDelete, fault.OpMulti, fault.OpGetChildren2, fault.OpExists,
-	fault.OpSync, fault.OpSetData, fault.OpGetData, fault.OpConnect, fault.OpNotify, fault.OpSetWatches, fault.OpMultiRead, fault.OpRemoveWatches}
+var struck = []fault.Op{fault.OpCreate, fault.OpDelete, fault.OpMulti, fault.OpGetChildren2,
+	fault.OpExists,
+	fault.OpSync, fault.OpSetData, fault.OpGetData, fault.OpConnect, fault.OpNotify,
+	fault.OpSetWatches, fault.OpMultiRead, fault.OpRemoveWatches}
 
 // strike begins one fault.
 func (c *chaos) strike() {
@@ -113,14 +118,17 @@ func (c *chaos) strike() {
 	case pick < 8:
 		c.inject("cut "+who, fault.Freeze().Session(victim.ID))
 	case pick < 15:
-		c.inject("one direction is cut: no replies to "+who, fault.FreezeReplies().Session(victim.ID))
+		c.inject("one direction is cut: no replies to "+who,
+			fault.FreezeReplies().Session(victim.ID))
 	case pick < 22:
-		c.inject("one direction is cut: no requests from "+who, fault.FreezeRequests().Session(victim.ID))
+		c.inject("one direction is cut: no requests from "+who,
+			fault.FreezeRequests().Session(victim.ID))
 	case pick < 24:
 		w.note("fault", "member %d drops its connections", member)
 		m.DropConnections()
 	case pick < 27:
-		w.note("fault", "member %d drops its connections, and again before it has set their watches", member)
+		w.note("fault",
+			"member %d drops its connections, and again before it has set their watches", member)
 		held := w.srv.Inject(fault.Hold().Op(fault.OpSetWatches))
 		m.DropConnections()
 		c.begin("watches are not set", func() {
@@ -128,7 +136,8 @@ func (c *chaos) strike() {
 			held.Remove()
 		})
 	case pick < 41:
-		c.once("the connection ends instead of the reply to", op, fault.CloseAfter().After(c.rnd.IntN(3)))
+		c.once("the connection ends instead of the reply to", op,
+			fault.CloseAfter().After(c.rnd.IntN(3)))
 	case pick < 49 && op != fault.OpNotify:
 		c.once("the connection ends instead of", op, fault.CloseBefore().After(c.rnd.IntN(3)))
 	case pick < 52:

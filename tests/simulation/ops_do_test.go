@@ -9,7 +9,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// work is the function that Do and a job are given: it holds the lock for the time that was drawn. t and g are what it got.
+// work is the function that Do and a job are given: it holds the lock for the time that was drawn.
+// t and g are what it got.
 func (o *op) work(ctx context.Context) (t *acquisition, g *hold) {
 	h, found := zklock.HoldFrom(ctx, o.path)
 	if !found {
@@ -30,7 +31,8 @@ func (o *op) rest(t *acquisition, g *hold) {
 
 // do takes a lock for the time of a function.
 func (o *op) do(ctx context.Context) {
-	o.p.note("#%d does: %s %s x%d wait %v max %v, deadline %v", o.n, o.kind, o.paths, o.permits, o.wait, o.maxHold, o.limit)
+	o.p.note("#%d does: %s %s x%d wait %v max %v, deadline %v", o.n, o.kind, o.paths, o.permits,
+		o.wait, o.maxHold, o.limit)
 	limit := o.limit
 	if o.wait > 0 {
 		limit = min(limit, o.wait)
@@ -65,7 +67,8 @@ func (o *op) do(ctx context.Context) {
 		return
 	}
 	if !errors.Is(err, zklock.ErrNotRun) {
-		o.p.w.violated("%s#%d: %s: the function was not called, and the error is %v", o.p.name, o.n, o.kind, err)
+		o.p.w.violated("%s#%d: %s: the function was not called, and the error is %v", o.p.name, o.n,
+			o.kind, err)
 	}
 	o.p.within(o.began, limit, "do")
 	o.refused(ctx, err)
@@ -77,10 +80,12 @@ func (o *op) did(ctx context.Context, err error) {
 	case errors.Is(err, zklock.ErrNotRun):
 	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrNotRecorded):
 		return
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()), errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()), errors.Is(err, zklock.ErrClosed) &&
+		o.p.closedSince(o.began):
 		return
 	}
-	o.p.w.violated("%s#%d: %s: the function was called, and the error is %v", o.p.name, o.n, o.kind, err)
+	o.p.w.violated("%s#%d: %s: the function was called, and the error is %v", o.p.name, o.n, o.kind,
+		err)
 }
 
 // job runs a job once for one of a few keys. The oracle knows what was recorded: see oracle.begins.
@@ -91,7 +96,8 @@ func (o *op) job(ctx context.Context) {
 		j = j.AtMostOnce()
 	}
 	o.kind, o.paths, o.opts, o.wait, o.maxHold, o.inside = "mutex", []string{o.path}, nil, 0, 0, true
-	o.p.note("#%d has the job %s done for %s, at most once %v, deadline %v", o.n, o.path, key, most, o.limit)
+	o.p.note("#%d has the job %s done for %s, at most once %v, deadline %v", o.n, o.path, key, most,
+		o.limit)
 	var t *acquisition
 	var g *hold
 	run, err := j.Once(ctx, key, func(ctx context.Context) error {
@@ -106,7 +112,8 @@ func (o *op) job(ctx context.Context) {
 		o.p.w.oracle.ended(t, g)
 		o.did(ctx, err)
 	} else if err != nil {
-		o.p.within(o.began, o.limit+o.p.unlocks(), "job") // it may have held the lock while it read the record
+		// it may have held the lock while it read the record
+		o.p.within(o.began, o.limit+o.p.unlocks(), "job")
 		if !errors.Is(err, zklock.ErrNotRun) {
 			o.p.w.violated("%s#%d: the job was not called, and the error is %v", o.p.name, o.n, err)
 		}
@@ -125,8 +132,9 @@ func (o *op) job(ctx context.Context) {
 // jobKey is a key of one job.
 type jobKey struct{ path, key string }
 
-// begins checks that a job's function may be called: its run is not recorded, and with at most once it was never called. Where
-// the znode was removed by force, another client may have done the job meanwhile.
+// begins checks that a job's function may be called: its run is not recorded, and with at most once
+// it was never called. Where the znode was removed by force, another client may have done the job
+// meanwhile.
 func (o *oracle) begins(t *acquisition, key string, most bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -33,7 +33,8 @@ func (o *op) used(ctx context.Context, what string, err error) {
 	switch {
 	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrUnlocked):
 	case errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.t.began):
-	case errors.Is(err, zklock.ErrInvalid) && what == "proclaim" && o.p.closedSince(o.t.began): // by the next client's election
+	case errors.Is(err, zklock.ErrInvalid) && what == "proclaim" && o.p.closedSince(o.t.began):
+		// by the next client's election
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, zklock.ErrUnknownOutcome) && what != "check":
 	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
@@ -46,7 +47,9 @@ func (o *op) used(ctx context.Context, what string, err error) {
 func (o *op) multi(ctx context.Context) {
 	var writes []session.Op
 	for _, p := range o.t.paths {
-		writes = append(writes, session.OpSet{Path: register(p), Data: []byte(strconv.FormatInt(int64(o.t.token), 10)), Version: -1})
+		writes = append(writes,
+			session.OpSet{Path: register(p), Data: []byte(strconv.FormatInt(int64(o.t.token), 10)),
+				Version: -1})
 	}
 	_, err := o.g.Multi(ctx, writes...)
 	o.p.note("#%d writes for %s: %v", o.n, o.t.who, errText{err})
@@ -59,7 +62,8 @@ func (o *op) multi(ctx context.Context) {
 
 // proclaim changes a leader's value.
 func (o *op) proclaim(ctx context.Context) {
-	err := o.c.Election(o.t.paths[0]).Proclaim(ctx, o.g.Hold, []byte(fmt.Sprintf("%s/%d", o.p.name, o.n)))
+	err := o.c.Election(o.t.paths[0]).Proclaim(ctx, o.g.Hold,
+		[]byte(fmt.Sprintf("%s/%d", o.p.name, o.n)))
 	o.p.note("#%d proclaims for %s: %v", o.n, o.t.who, errText{err})
 	o.p.within(o.began, o.limit, "proclaim")
 	o.used(ctx, "proclaim", err)
@@ -100,7 +104,8 @@ func (o *op) reenter(ctx context.Context) {
 		return
 	}
 	if again.Token() != o.t.token {
-		o.p.w.violated("%s entered again and got the token %d, not %d", o.t.who, again.Token(), o.t.token)
+		o.p.w.violated("%s entered again and got the token %d, not %d", o.t.who, again.Token(),
+			o.t.token)
 	}
 	o.keep(o.t, g)
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/zklock/locker/zklock/admin"
 )
 
-// op is one operation: the random choices for it, and when it began. An op that acquires a lock also holds and releases it.
+// op is one operation: the random choices for it, and when it began. An op that acquires a lock
+// also holds and releases it.
 type op struct {
 	p     *player
 	c     *zklock.Client
@@ -105,8 +106,12 @@ func (o *op) ask(ctx context.Context) (context.Context, *zklock.Hold, error) {
 		lock, try = m.Lock, m.TryLock
 	case "semaphore":
 		m := o.semaphore()
-		lock = func(ctx context.Context) (context.Context, *zklock.Hold, error) { return m.Acquire(ctx, o.permits) }
-		try = func(ctx context.Context) (context.Context, *zklock.Hold, error) { return m.TryAcquire(ctx, o.permits) }
+		lock = func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+			return m.Acquire(ctx, o.permits)
+		}
+		try = func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+			return m.TryAcquire(ctx, o.permits)
+		}
 	case "election":
 		return o.c.Election(o.path, o.opts...).WithRank(o.permits).Campaign(ctx, []byte(o.p.name))
 	}
@@ -122,7 +127,8 @@ func (o *op) semaphore() *zklock.Semaphore {
 
 // acquire requests a lock, holds it for a while, and releases it.
 func (o *op) acquire(ctx context.Context) {
-	o.p.note("#%d requests: %s %s x%d try %v wait %v max %v, deadline %v", o.n, o.kind, o.paths, o.permits, o.try, o.wait, o.maxHold, o.limit)
+	o.p.note("#%d requests: %s %s x%d try %v wait %v max %v, deadline %v", o.n, o.kind, o.paths,
+		o.permits, o.try, o.wait, o.maxHold, o.limit)
 	_, h, err := o.ask(ctx)
 	limit := o.limit
 	if slices.ContainsFunc(o.opts, func(zklock.LockOption) bool { return o.wait > 0 }) && !o.try {
@@ -142,8 +148,10 @@ func (o *op) acquire(ctx context.Context) {
 
 // enter reports a new acquisition to the oracle.
 func (o *op) enter(h *hold) *acquisition {
-	t := &acquisition{who: fmt.Sprintf("%s#%d", o.p.name, o.n), p: o.p, kind: o.kind, paths: o.paths, permits: o.permits,
-		began: o.began, maxHold: o.maxHold, token: h.Token(), nodes: h.Nodes(), read: o.kind == "read", do: o.inside}
+	t := &acquisition{who: fmt.Sprintf("%s#%d", o.p.name, o.n), p: o.p, kind: o.kind,
+		paths: o.paths, permits: o.permits,
+		began: o.began, maxHold: o.maxHold, token: h.Token(), nodes: h.Nodes(),
+		read: o.kind == "read", do: o.inside}
 	t.holds = []*hold{h}
 	for _, node := range t.nodes { // one of several may have been removed already
 		if n, ok := o.p.w.srv.Node(node); ok {
@@ -186,7 +194,8 @@ func (o *op) release(t *acquisition, g *hold) bool {
 	return true
 }
 
-// let calls Unlock on g, and checks what it returns. That nothing is left behind is checked at the end.
+// let calls Unlock on g, and checks what it returns. That nothing is left behind is checked at the
+// end.
 func (o *op) let(t *acquisition, g *hold) {
 	began := o.p.w.now()
 	err := g.Unlock()
@@ -194,7 +203,8 @@ func (o *op) let(t *acquisition, g *hold) {
 	o.p.within(began, o.p.unlocks(), "unlock")
 	o.p.w.oracle.ended(t, g)
 	switch {
-	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed) && o.p.closedSince(t.began):
+	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed) &&
+		o.p.closedSince(t.began):
 	default:
 		o.p.w.violated("%s: unlock: %v", t.who, err)
 	}
@@ -212,7 +222,8 @@ func (o *op) refused(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, zklock.ErrBusy) && (o.try || o.wait > 0):
-	case errors.Is(err, zklock.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded) && (o.try || o.wait > 0):
+	case errors.Is(err, zklock.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded) &&
+		(o.try || o.wait > 0):
 	case errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
 	case errors.Is(err, zklock.ErrConflict) && o.kind == "semaphore":
 	case errors.Is(err, zklock.ErrInvalid) && o.kind == "semaphore":
@@ -241,7 +252,9 @@ func (o *op) queue(ctx context.Context) {
 		if o.p.w.oracle.resized(t.acquisition) {
 			continue // a list does not tell contenders that hold beyond a lowered size from waiters
 		}
-		if i := slices.IndexFunc(line, func(k admin.Contender) bool { return k.Session == t.session && k.Holds }); i >= 0 {
+		if i := slices.IndexFunc(line, func(k admin.Contender) bool {
+			return k.Session == t.session && k.Holds
+		}); i >= 0 {
 			continue
 		}
 		o.p.w.violated("queue of %s does not show the holder %s: %+v", o.path, t.who, line)
@@ -299,7 +312,8 @@ func (o *op) leader(ctx context.Context) {
 	o.p.within(o.began, o.limit, "leader")
 	for _, t := range o.p.w.oracle.still(o.path, sure) {
 		if err == nil && l.Token != t.token || errors.Is(err, zklock.ErrNoLeader) {
-			o.p.w.violated("the leader of %s is %s, token %d, and Leader returned token %d, %v", o.path, t.who, t.token, l.Token, err)
+			o.p.w.violated("the leader of %s is %s, token %d, and Leader returned token %d, %v",
+				o.path, t.who, t.token, l.Token, err)
 		}
 	}
 	if !errors.Is(err, zklock.ErrNoLeader) {
@@ -315,7 +329,8 @@ func (o *op) observe(ctx context.Context) {
 		switch {
 		case errors.Is(err, zklock.ErrNoLeader):
 			if was == "none" {
-				o.p.w.violated("%s#%d observes twice in succession that there is no leader", o.p.name, o.n)
+				o.p.w.violated("%s#%d observes twice in succession that there is no leader",
+					o.p.name, o.n)
 			}
 			was = "none"
 		case err != nil:
@@ -325,7 +340,8 @@ func (o *op) observe(ctx context.Context) {
 				o.p.w.violated("%s#%d observes %s right after %s", o.p.name, o.n, l.Node, was)
 			}
 			if l.Token < last {
-				o.p.w.violated("%s#%d observes the leader %d after %d", o.p.name, o.n, l.Token, last)
+				o.p.w.violated("%s#%d observes the leader %d after %d", o.p.name, o.n, l.Token,
+					last)
 			}
 			was, last = l.Node, l.Token
 		}

@@ -32,7 +32,7 @@ func (o *oracle) noteForced(node string) {
 	o.mu.Unlock()
 }
 
-// remove deletes one contender of a directory, mostly the first in line.
+// remove deletes one contender of a directory, usually the first in line.
 func (o *oracle) remove(dir string, rnd *rand.Rand) {
 	names, _ := recipe.Listing{Names: o.w.srv.Children(dir)}.Line(nil)
 	if len(names) == 0 {
@@ -53,8 +53,8 @@ func (o *oracle) remove(dir string, rnd *rand.Rand) {
 	}
 }
 
-// removed notes a contender that can't have held when it was removed: another one in its way still exists. (For a semaphore
-// that depends on the size.)
+// removed notes a contender that can't have held when it was removed: another one in its way still
+// exists. (For a semaphore that depends on the size.)
 func (o *oracle) removed(dir, name string, czxid int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -93,7 +93,8 @@ func (o *oracle) certain(p string) []standing {
 	defer o.mu.Unlock()
 	var sure []standing
 	for _, t := range o.held {
-		if i := slices.Index(t.paths, p); i >= 0 && t.live() && !o.forced[t.nodes[i]] && !o.expired[t.session] {
+		if i := slices.Index(t.paths, p); i >= 0 && t.live() && !o.forced[t.nodes[i]] &&
+			!o.expired[t.session] {
 			sure = append(sure, standing{t, t.nodes})
 		}
 	}
@@ -104,6 +105,8 @@ func (o *oracle) certain(p string) []standing {
 func (o *oracle) still(p string, before []standing) []standing {
 	now := o.certain(p)
 	return slices.DeleteFunc(before, func(s standing) bool {
-		return !slices.ContainsFunc(now, func(n standing) bool { return n.acquisition == s.acquisition && slices.Equal(n.nodes, s.nodes) })
+		return !slices.ContainsFunc(now, func(n standing) bool {
+			return n.acquisition == s.acquisition && slices.Equal(n.nodes, s.nodes)
+		})
 	})
 }

@@ -17,12 +17,13 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// oracle checks the guarantees. It reads the leader's tree, without a delay, and the holds as their holders see them, and
-// compares the two after every event in the server and every return of a call.
+// oracle checks the guarantees. It reads the leader's tree, without a delay, and the holds as their
+// holders see them, and compares the two after every event in the server and every return of a
+// call.
 //
-// Removal by force is the documented exception, and is noted for each znode: when an administrator has deleted the znode
-// of a hold, or ended its session, another client may hold that path at the same time, until the holder is notified. The
-// guarantees of tokens and Multi apply even then.
+// Removal by force is the documented exception, and is noted for each znode: when an administrator
+// has deleted the znode of a hold, or ended its session, another client may hold that path at the
+// same time, until the holder is notified. The guarantees of tokens and Multi apply even then.
 type oracle struct {
 	w *world
 
@@ -80,10 +81,13 @@ type hold struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{w: w, names: map[int64]string{}, forced: map[string]bool{}, waited: map[string]int64{},
+	return &oracle{w: w, names: map[int64]string{}, forced: map[string]bool{},
+		waited:  map[string]int64{},
 		expired: map[int64]bool{},
-		tokens:  map[string]zklock.Token{}, writers: map[string]zklock.Token{}, sizes: map[string][]sized{},
-		written: map[string]int64{}, done: map[jobKey]bool{}, called: map[jobKey]int{}, last: map[string]*acquisition{}}
+		tokens:  map[string]zklock.Token{}, writers: map[string]zklock.Token{},
+		sizes:   map[string][]sized{},
+		written: map[string]int64{}, done: map[jobKey]bool{}, called: map[jobKey]int{},
+		last: map[string]*acquisition{}}
 }
 
 // owner returns the name of a session's client.
@@ -112,7 +116,8 @@ func (o *oracle) removedByForce(t *acquisition, i int) bool {
 	return !stands
 }
 
-// acquired adds an acquisition at the instant at which its call returned, and checks that the call may have it.
+// acquired adds an acquisition at the instant at which its call returned, and checks that the call
+// may have it.
 func (o *oracle) acquired(t *acquisition) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -121,17 +126,20 @@ func (o *oracle) acquired(t *acquisition) {
 	o.held = slices.DeleteFunc(o.held, func(t *acquisition) bool { return !t.live() })
 	for i, p := range t.paths {
 		if o.waited[t.nodes[i]] == int64(t.token) {
-			o.w.violated("%s holds %s by %s, which was removed while the call waited", t.who, p, short(t.nodes[i]))
+			o.w.violated("%s holds %s by %s, which was removed while the call waited", t.who, p,
+				short(t.nodes[i]))
 		}
 		if o.removedByForce(t, i) {
 			continue
 		}
 		for _, other := range o.held {
 			j := slices.Index(other.paths, p)
-			if j < 0 || t.kind == "semaphore" || t.reads() && other.reads() || o.removedByForce(other, j) {
+			if j < 0 || t.kind == "semaphore" || t.reads() && other.reads() ||
+				o.removedByForce(other, j) {
 				continue
 			}
-			o.w.violated("two holders of %s: %s (%s, token %d) and %s (%s, token %d)", p, t.who, t.kind, t.token,
+			o.w.violated("two holders of %s: %s (%s, token %d) and %s (%s, token %d)", p, t.who,
+				t.kind, t.token,
 				other.who, other.kind, other.token)
 		}
 		o.checkOrder(t, i)
@@ -142,14 +150,17 @@ func (o *oracle) acquired(t *acquisition) {
 	o.checkZnodes(t)
 }
 
-// ordered checks that the token is greater than those of all earlier holders that could not have held beside t.
+// ordered checks that the token is greater than those of all earlier holders that could not have
+// held beside t.
 func (o *oracle) ordered(t *acquisition, p string) {
 	before := o.tokens[p]
 	switch t.kind {
 	case "read":
 		before = o.writers[p]
 	case "semaphore":
-		before = 0 // they hold together: checkOrder checks their order, and their calls may return in any order
+		// they hold together: checkOrder checks their order, and their calls may return in any
+		// order
+		before = 0
 	case "write":
 		o.writers[p] = max(o.writers[p], t.token)
 	}
@@ -166,7 +177,8 @@ func (o *oracle) checkOrder(t *acquisition, i int) {
 	dir, own := path.Split(t.nodes[i])
 	me, _ := recipe.Parse(own)
 	sum, limit := me.Permits, o.limit(t.paths[i], t.began)
-	entered := func(name string) int64 { // in the order of the transactions, which the sequence number need not show
+	entered := func(name string) int64 {
+		// in the order of the transactions, which the sequence number need not show
 		node, _ := o.w.srv.Node(dir + name)
 		return node.Stat.Czxid
 	}
@@ -175,7 +187,8 @@ func (o *oracle) checkOrder(t *acquisition, i int) {
 		n, contender := recipe.Parse(name)
 		outranked := contender && t.kind == "election" && n.Rank > me.Rank
 		if outranked && me.MayStepAside(since, o.led(dir)) && o.waitsLong(dir+name) {
-			o.w.violated("%s leads %s by %s, and %s of higher rank waits", t.who, t.paths[i], own, name)
+			o.w.violated("%s leads %s by %s, and %s of higher rank waits", t.who, t.paths[i], own,
+				name)
 		}
 		if !contender || name == own || entered(name) >= since {
 			continue
@@ -188,7 +201,8 @@ func (o *oracle) checkOrder(t *acquisition, i int) {
 		}
 	}
 	if sum > limit && me.Kind == recipe.Permits {
-		o.w.violated("%s holds permits of %s with %s, and %d of %d permits are held", t.who, t.paths[i], own, sum, limit)
+		o.w.violated("%s holds permits of %s with %s, and %d of %d permits are held", t.who,
+			t.paths[i], own, sum, limit)
 	}
 }
 
@@ -198,7 +212,8 @@ func (o *oracle) led(dir string) int64 {
 	return n.Stat.Mzxid
 }
 
-// waitsLong reports whether a znode is older than a message may be under way: whoever lists now has it in the list.
+// waitsLong reports whether a znode is older than a message may be under way: a client that lists
+// now has it in the list.
 func (o *oracle) waitsLong(node string) bool {
 	n, ok := o.w.srv.Node(node)
 	return ok && time.Since(time.UnixMilli(n.Stat.Ctime)) > 2*maxTimeout
@@ -215,7 +230,8 @@ func (o *oracle) limit(p string, began time.Duration) int {
 	return limit
 }
 
-// checkZnodes checks that the znodes of a live hold exist and belong to its session, unless they were removed by force.
+// checkZnodes checks that the znodes of a live hold exist and belong to its session, unless they
+// were removed by force.
 func (o *oracle) checkZnodes(t *acquisition) {
 	if !t.live() {
 		return
@@ -225,23 +241,26 @@ func (o *oracle) checkZnodes(t *acquisition) {
 		n, ok := o.w.srv.Node(node)
 		switch {
 		case ok && n.Stat.EphemeralOwner != t.session && t.session != 0:
-			o.w.violated("%s holds %s by the znode %s of session %#x, and its own session is %#x", t.who, t.paths[i], node,
+			o.w.violated("%s holds %s by the znode %s of session %#x, and its own session is %#x",
+				t.who, t.paths[i], node,
 				n.Stat.EphemeralOwner, t.session)
 		case ok:
 		case !o.forced[node] && !o.expired[t.session]:
-			o.w.violated("%s holds %s without a znode: %s is gone, seen at %v", t.who, t.paths[i], node, o.w.now())
+			o.w.violated("%s holds %s without a znode: %s is gone, seen at %v", t.who, t.paths[i],
+				node, o.w.now())
 			o.forced[node] = true // report it once
 		case t.voided == 0:
 			t.voided = o.w.now()
 		case o.w.now()-t.voided > maxTimeout+3*time.Second:
-			o.w.violated("%s has not been notified since %v that %s was removed", t.who, t.voided, node)
+			o.w.violated("%s has not been notified since %v that %s was removed", t.who, t.voided,
+				node)
 			t.voided = o.w.now()
 		}
 	}
 }
 
-// checkLasts checks that nobody closes the session of a lock whose work still runs: a session that its client has given up
-// lasts until its time is over at the ensemble.
+// checkLasts checks that nobody closes the session of a lock whose work still runs: a session that
+// its client has given up lasts until its time is over at the ensemble.
 func (o *oracle) checkLasts(t *acquisition) {
 	now := o.w.now()
 	s, stands := o.w.srv.Session(t.session)
@@ -249,12 +268,14 @@ func (o *oracle) checkLasts(t *acquisition) {
 	case stands:
 		t.lasts = now + s.ExpiresIn
 	case now < t.lasts && !o.expired[t.session] && !t.p.closedSince(t.began):
-		o.w.violated("the session of %s was closed %v before its time, and the work under %v still runs", t.who, t.lasts-now, t.paths)
+		o.w.violated(
+			"the session of %s was closed %v before its time, and the work under %v still runs", t.who, t.lasts-now, t.paths)
 		t.lasts = 0 // report it once
 	}
 }
 
-// checkSafe checks that the SafeUntil of a live hold is in the future, and that the ensemble will not end the session before it.
+// checkSafe checks that the SafeUntil of a live hold is in the future, and that the ensemble will
+// not end the session before it.
 func (o *oracle) checkSafe(t *acquisition) {
 	until := t.holds[0].SafeUntil()
 	if !time.Now().Before(until) {
@@ -264,7 +285,8 @@ func (o *oracle) checkSafe(t *acquisition) {
 		return
 	}
 	if s, ok := o.w.srv.Session(t.session); ok && time.Now().Add(s.ExpiresIn).Before(until) {
-		o.w.violated("the SafeUntil of %s is %v, and its session ends in %v", t.who, until.Sub(o.w.start), s.ExpiresIn)
+		o.w.violated("the SafeUntil of %s is %v, and its session ends in %v", t.who,
+			until.Sub(o.w.start), s.ExpiresIn)
 	}
 }
 
@@ -292,7 +314,9 @@ func (o *oracle) look() {
 	for _, t := range o.held {
 		o.checkZnodes(t)
 	}
-	o.working = slices.DeleteFunc(o.working, func(t *acquisition) bool { return t.open() == nil && t.entering == 0 })
+	o.working = slices.DeleteFunc(o.working, func(t *acquisition) bool {
+		return t.open() == nil && t.entering == 0
+	})
 	for _, t := range o.working {
 		o.checkLasts(t)
 	}
@@ -305,12 +329,12 @@ func (o *oracle) look() {
 	}
 }
 
-// patience is for how long a contender may be next, after the last fault, before it holds: as long as a session that its
-// client has given up lasts, and as the first look without an event may take.
+// patience is for how long a contender may be next, after the last fault, before it holds: as long
+// as a session that its client has given up lasts, and as the first look without an event may take.
 const patience = maxTimeout + 5*time.Second
 
-// demandProgress checks, until ctx ends, that a call holds whose znodes are next in every line. It begins after the last
-// fault.
+// demandProgress checks, until ctx ends, that a call holds whose znodes are next in every line. It
+// begins after the last fault.
 func (o *oracle) demandProgress(ctx context.Context) {
 	since := map[int64]time.Duration{}
 	for pause(ctx, time.Second, 902) {
@@ -319,7 +343,9 @@ func (o *oracle) demandProgress(ctx context.Context) {
 		maps.DeleteFunc(since, func(czxid int64, _ time.Duration) bool { return next[czxid] == "" })
 		for czxid, node := range next {
 			began, known := since[czxid]
-			switch held := slices.ContainsFunc(o.held, func(t *acquisition) bool { return slices.Contains(t.nodes, node) }); {
+			switch held := slices.ContainsFunc(o.held, func(t *acquisition) bool {
+				return slices.Contains(t.nodes, node)
+			}); {
 			case held, !known:
 				since[czxid] = o.w.now()
 			case o.w.now()-began > patience:
@@ -386,7 +412,8 @@ func (o *oracle) fence(p string) {
 	n, _ := o.w.srv.Node(register(p))
 	v, _ := strconv.ParseInt(string(n.Data), 10, 64) // empty: not written yet
 	if v < o.written[p] {
-		o.w.violated("the register of %s was set to %d after %d: a late write was made", p, v, o.written[p])
+		o.w.violated("the register of %s was set to %d after %d: a late write was made", p, v,
+			o.written[p])
 	}
 	o.written[p] = v
 }
@@ -398,7 +425,8 @@ func (o *oracle) acknowledged(t *acquisition) {
 	o.look()
 	for _, p := range t.paths {
 		if o.written[p] < int64(t.token) {
-			o.w.violated("a write of %s to the register of %s is lost: it has %d, not %d", t.who, p, o.written[p], t.token)
+			o.w.violated("a write of %s to the register of %s is lost: it has %d, not %d", t.who, p,
+				o.written[p], t.token)
 		}
 	}
 }
@@ -441,12 +469,13 @@ func (o *oracle) ended(t *acquisition, g *hold) {
 	}
 }
 
-// shared reports whether t has the znode of the holder before it, by WithLocalHandoff: both are of one client and session, and
-// that one was unlocked, and not lost.
+// shared reports whether t has the znode of the holder before it, by WithLocalHandoff: both are of
+// one client and session, and that one was unlocked, and not lost.
 func (o *oracle) shared(t *acquisition, p string) bool {
 	last := o.last[p]
 	lost := func(h *hold) bool { return !errors.Is(context.Cause(h.Context()), zklock.ErrUnlocked) }
-	return o.w.handoff && t.kind == "mutex" && t.token == o.tokens[p] && last.p == t.p && t.session == last.session &&
+	return o.w.handoff && t.kind == "mutex" && t.token == o.tokens[p] && last.p == t.p &&
+		t.session == last.session &&
 		!slices.ContainsFunc(last.holds, lost)
 }
 

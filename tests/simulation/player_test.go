@@ -17,12 +17,13 @@ import (
 
 const (
 	maxTimeout = 10 * time.Second // of a session
-	// longest bounds the time for which any operation lasts: its call, by its deadline, and then its hold.
+	// longest bounds the time for which any operation lasts: its call, by its deadline, and then
+	// its hold.
 	longest = 60 * time.Second
 )
 
-// player is one client and the program that uses it: it starts fifty operations at random instants, each in a goroutine of
-// its own.
+// player is one client and the program that uses it: it starts fifty operations at random instants,
+// each in a goroutine of its own.
 type player struct {
 	w        *world
 	i        int
@@ -42,7 +43,8 @@ type player struct {
 }
 
 func newPlayer(w *world, i int) *player {
-	p := &player{w: w, i: i, name: fmt.Sprintf("c%d", i), rnd: w.rand(10 + uint64(i)), finished: make(chan struct{})}
+	p := &player{w: w, i: i, name: fmt.Sprintf("c%d", i), rnd: w.rand(10 + uint64(i)),
+		finished: make(chan struct{})}
 	p.timeout = []time.Duration{4, 6, 10}[p.rnd.IntN(3)] * time.Second
 	return p
 }
@@ -76,7 +78,8 @@ func (p *player) dial(network, addr string, timeout time.Duration) (net.Conn, er
 	return w, nil
 }
 
-// ensure returns the player's client, and dials a new one if that was closed. It returns nil if ctx ends first.
+// ensure returns the player's client, and dials a new one if that was closed. It returns nil if ctx
+// ends first.
 func (p *player) ensure(ctx context.Context) *zklock.Client {
 	for ctx.Err() == nil {
 		p.mu.Lock()
@@ -88,8 +91,10 @@ func (p *player) ensure(ctx context.Context) *zklock.Client {
 		limit := 8 * time.Second
 		bounded, done := context.WithTimeout(ctx, limit)
 		began := p.w.now()
-		fresh, err := zklock.Dial(bounded, p.w.srv.Addr(), zklock.WithDialer(p.dial), zklock.WithSessionTimeout(p.timeout),
-			zklock.WithHooks(zklock.Hooks{Session: p.session}), zklock.WithLogger(slog.New(missed{p})))
+		fresh, err := zklock.Dial(bounded, p.w.srv.Addr(), zklock.WithDialer(p.dial),
+			zklock.WithSessionTimeout(p.timeout),
+			zklock.WithHooks(zklock.Hooks{Session: p.session}), zklock.WithLogger(
+				slog.New(missed{p})))
 		ended := bounded.Err()
 		done()
 		p.within(began, limit, "dial")
@@ -98,15 +103,18 @@ func (p *player) ensure(ctx context.Context) *zklock.Client {
 			p.c, p.closing = fresh, false
 		}
 		p.mu.Unlock()
-		// The only other reason: the session was ended by force before the client got the reply to its handshake.
-		if err != nil && !(ended != nil && errors.Is(err, ended)) && !errors.Is(err, zklock.ErrSessionExpired) {
+		// The only other reason: the session was ended by force before the client got the reply to
+		// its handshake.
+		if err != nil && !(ended != nil && errors.Is(err, ended)) &&
+			!errors.Is(err, zklock.ErrSessionExpired) {
 			p.w.violated("%s: dial: %v", p.name, err)
 		}
 	}
 	return nil
 }
 
-// missed is the client's logger: a waiter that has found by a look what no event had told is a violation.
+// missed is the client's logger: a waiter that has found by a look what no event had told is a
+// violation.
 type missed struct{ p *player }
 
 func (missed) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
@@ -147,8 +155,9 @@ func (p *player) close() {
 	p.within(began, 2500*time.Millisecond, "close")
 }
 
-// handOver is the time for which a call that gives up waits at most until the connection has accepted the deletion of its
-// znode. It may wait on two connections, when the second one opens meanwhile.
+// handOver is the time for which a call that gives up waits at most until the connection has
+// accepted the deletion of its znode. It may wait on two connections, when the second one opens
+// meanwhile.
 const handOver = 50 * time.Millisecond
 
 // within checks that a call took no longer than its limit and twice handOver.
@@ -234,8 +243,8 @@ func (p *player) operate(ctx context.Context, c *zklock.Client, n int) {
 	}
 }
 
-// span draws a time limit: mostly seconds, sometimes shorter than a round trip. Where calls share transactions it is often
-// so short that it ends while these are in flight.
+// span draws a time limit: usually seconds, sometimes shorter than a round trip. Where calls share
+// transactions it is often so short that it ends while these are in flight.
 func (p *player) span() time.Duration {
 	switch n := p.rnd.IntN(10); {
 	case n == 0:
@@ -250,7 +259,8 @@ func (p *player) span() time.Duration {
 	return 50*time.Millisecond + upTo(p.rnd, 4*time.Second)
 }
 
-// start runs an operation, with a deadline or, in one of four cases, with a cancellation at that instant.
+// start runs an operation, with a deadline or, in one of four cases, with a cancellation at that
+// instant.
 func (p *player) start(ctx context.Context, o *op, f func(ctx context.Context)) {
 	cancels := p.rnd.IntN(4) == 0
 	now := time.Now()
@@ -315,10 +325,13 @@ func (e errText) String() string {
 		text string
 	}{
 		{zklock.ErrBusy, "busy"}, {zklock.ErrClosed, "closed"}, {zklock.ErrDeadlock, "deadlock"},
-		{zklock.ErrConflict, "conflict"}, {zklock.ErrInvalid, "option"}, {zklock.ErrNoLeader, "no leader"},
-		{zklock.ErrNotRecorded, "not recorded"}, {zklock.ErrUnlocked, "unlocked"}, {zklock.ErrUnknownOutcome, "unknown outcome"},
+		{zklock.ErrConflict, "conflict"}, {zklock.ErrInvalid, "option"},
+		{zklock.ErrNoLeader, "no leader"},
+		{zklock.ErrNotRecorded, "not recorded"}, {zklock.ErrUnlocked, "unlocked"},
+		{zklock.ErrUnknownOutcome, "unknown outcome"},
 		{zklock.ErrSessionExpired, "session expired"}, {zklock.ErrLeaseExpired, "lease expired"},
-		{zklock.ErrNodeDeleted, "node deleted"}, {zklock.ErrNodeGone, "node gone"}, {zklock.ErrMaxHold, "max hold"},
+		{zklock.ErrNodeDeleted, "node deleted"}, {zklock.ErrNodeGone, "node gone"},
+		{zklock.ErrMaxHold, "max hold"},
 		{context.DeadlineExceeded, "deadline"}, {context.Canceled, "cancelled"},
 		{session.ErrGarbled, "garbled"}, {session.ErrConnection, "connection"},
 	} {

@@ -122,7 +122,8 @@ func (r *rankWorld) requireLeadsInTime(ctx context.Context, t *testing.T, health
 		if now := r.sign(); now != sign {
 			sign, began = now, time.Now()
 		}
-		require.Less(t, time.Since(began), bound, "%d processes, session timeout %v", r.loops, r.timeout)
+		require.Less(t, time.Since(began), bound, "%d processes, session timeout %v", r.loops,
+			r.timeout)
 	}
 	giveUp()
 	if h := <-led; h != nil { // at the last moment

@@ -18,11 +18,13 @@ import (
 var (
 	seeds = flag.Uint64("seeds", 1000, "how many seeds to run")
 	first = flag.Uint64("first", 1, "the first of them")
-	limit = flag.Duration("limit", time.Minute/raceFactor, "start no more seeds after this time; unlimited with -seeds")
+	limit = flag.Duration("limit", time.Minute/raceFactor,
+		"start no more seeds after this time; unlimited with -seeds")
 	again = flag.Int("again", 1, "how often to run each seed")
 	stop  = flag.Int64("stop", 5, "after how many failures to stop; 0: never")
 	print = flag.Bool("print", false, "print the history of every seed")
-	like  = flag.String("like", "", "run all seeds on this zktest.Version; by default the seed determines it")
+	like  = flag.String("like", "",
+		"run all seeds on this zktest.Version; by default the seed determines it")
 )
 
 // stuck is the real time that a seed may take: some thousand times its usual duration.
@@ -34,7 +36,8 @@ func simulate(t *testing.T, seed uint64, struck *hits) {
 	// The timer is outside the bubble: a bubble that is stuck does not advance its clock.
 	watchdog := time.AfterFunc(stuck, func() {
 		buf := make([]byte, 1<<20)
-		panic(fmt.Sprintf("seed %d has not ended\n%s\n%s", seed, w.report(), buf[:runtime.Stack(buf, true)]))
+		panic(fmt.Sprintf("seed %d has not ended\n%s\n%s", seed, w.report(),
+			buf[:runtime.Stack(buf, true)]))
 	})
 	defer watchdog.Stop()
 	defer func() {
@@ -98,7 +101,8 @@ func TestRandomUseAndRandomFaultsBreakNoGuarantee(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d seeds from %d: %d failed, in %v", ran.Load(), *first, failed.Load(), time.Since(began).Round(time.Millisecond))
+	t.Logf("%d seeds from %d: %d failed, in %v", ran.Load(), *first, failed.Load(),
+		time.Since(began).Round(time.Millisecond))
 	table, missed := struck.table()
 	t.Logf("how often each fault struck:%s", table)
 	if struck.all >= 1000 {
@@ -106,8 +110,9 @@ func TestRandomUseAndRandomFaultsBreakNoGuarantee(t *testing.T) {
 	}
 }
 
-// collectRarely has the garbage collector run rarely, since seeds make much garbage and keep nothing; and with one processor
-// only between seeds, since a collection changes the order in which goroutines run.
+// collectRarely has the garbage collector run rarely, since seeds make much garbage and keep
+// nothing; and with one processor only between seeds, since a collection changes the order in which
+// goroutines run.
 func collectRarely() (restore func()) {
 	percent := 400
 	if runtime.GOMAXPROCS(0) == 1 {

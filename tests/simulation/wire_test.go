@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// grain is the distance between the instants at which one source of events may act. Every source has a remainder of its own
-// below it, so that no two sources ever act at one instant, and their order does not depend on the scheduler.
+// grain is the distance between the instants at which one source of events may act. Every source
+// has a remainder of its own below it, so that no two sources ever act at one instant, and their
+// order does not depend on the scheduler.
 const grain = 4096 * time.Nanosecond
 
 // at returns the first instant of the source with remainder r that is at least d after now.
@@ -24,7 +25,8 @@ func at(now time.Time, d time.Duration, r int) time.Time {
 	return time.Unix(0, ns)
 }
 
-// mix is a hash (splitmix64). Numbers are drawn by hashing what they are for, so that the order of the draws does not matter.
+// mix is a hash (splitmix64). Numbers are drawn by hashing what they are for, so that the order of
+// the draws does not matter.
 func mix(words ...uint64) uint64 {
 	h := uint64(0)
 	for _, w := range words {
@@ -38,12 +40,12 @@ func mix(words ...uint64) uint64 {
 	return h
 }
 
-// A delay is drawn from a message's contents and the number of earlier messages with the same contents on the connection,
-// and not from the order of the messages: if several goroutines of a client send at one instant, the order of their
-// requests changes nothing else.
+// A delay is drawn from a message's contents and the number of earlier messages with the same
+// contents on the connection, and not from the order of the messages: if several goroutines of a
+// client send at one instant, the order of their requests changes nothing else.
 
-// travel returns the delay of one message: mostly below 2 ms, one in ten up to 30 ms, one in a hundred up to half a second,
-// one in a thousand up to six seconds.
+// travel returns the delay of one message: usually below 2 ms, one in ten up to 30 ms, one in a
+// hundred up to half a second, one in a thousand up to six seconds.
 func travel(h uint64) time.Duration {
 	share, frac := h%1000, time.Duration(h>>32%1000)
 	switch {
@@ -57,19 +59,22 @@ func travel(h uint64) time.Duration {
 	return frac * 6 * time.Millisecond
 }
 
-// wire is a client's end of a connection on which every message, in either direction, has a delay of its own. Messages stay in
-// order, as on a real connection, and those that were written before Close still arrive.
+// wire is a client's end of a connection on which every message, in either direction, has a delay
+// of its own. Messages stay in order, as on a real connection, and those that were written before
+// Close still arrive.
 type wire struct {
 	net.Conn        // to the server
 	key      uint64 // of seed, client and connection
-	r        int    // remainder of the client's messages; r+1 is that of the server's, r+2 that of slow writes
-	slow     bool   // a write takes some time
+	// remainder of the client's messages; r+1 is that of the server's, r+2 that of slow writes
+	r    int
+	slow bool // a write takes some time
 
-	mu     sync.Mutex        // guards what follows
-	queue  []message         // on their way to the server
-	sent   map[uint64]uint64 // how many messages with the same contents were sent, by the hash of the contents
-	asked  map[int32]uint64  // the hash from which the delay of a request was drawn, by its xid
-	last   time.Time         // when the latest message arrives
+	mu    sync.Mutex // guards what follows
+	queue []message  // on their way to the server
+	// how many messages with the same contents were sent, by the hash of the contents
+	sent   map[uint64]uint64
+	asked  map[int32]uint64 // the hash from which the delay of a request was drawn, by its xid
+	last   time.Time        // when the latest message arrives
 	closed bool
 	wake   chan struct{} // capacity 1: has an element when a message was queued
 	over   chan struct{} // closed by Close
@@ -80,7 +85,8 @@ type wire struct {
 	err      error
 }
 
-// message is on its way to the server until due. The last one has end set, and closes the connection.
+// message is on its way to the server until due. The last one has end set, and closes the
+// connection.
 type message struct {
 	due   time.Time
 	frame []byte
@@ -88,8 +94,9 @@ type message struct {
 }
 
 func newWire(conn net.Conn, key uint64, r int) *wire {
-	w := &wire{Conn: conn, key: key, r: r, sent: map[uint64]uint64{}, received: map[uint64]uint64{}, asked: map[int32]uint64{},
-		wake: make(chan struct{}, 1), over: make(chan struct{})}
+	w := &wire{Conn: conn, key: key, r: r, sent: map[uint64]uint64{}, received: map[uint64]uint64{},
+		asked: map[int32]uint64{},
+		wake:  make(chan struct{}, 1), over: make(chan struct{})}
 	go w.carry() // ends after Close, which the client has to call
 	return w
 }
@@ -100,7 +107,8 @@ func (w *wire) send(frame []byte, end bool) {
 	h := w.key
 	if len(w.sent) > 0 { // not the handshake: all of these are alike but for the session's id
 		to := 25
-		if len(frame) >= 12 && frame[11] == 101 { // setWatches has a zxid and lengths before its first path
+		if len(frame) >= 12 && frame[11] == 101 {
+			// setWatches has a zxid and lengths before its first path
 			to = 37
 		}
 		h = mix(h, says(frame, 8, to)) // the operation, and the beginning of the path
@@ -147,7 +155,9 @@ func (w *wire) carry() {
 func (w *wire) Write(b []byte) (int, error) {
 	if w.slow {
 		now := time.Now()
-		time.Sleep(at(now, time.Duration(mix(w.key, uint64(now.UnixNano()))%uint64(2*time.Millisecond)), w.r+2).Sub(now))
+		time.Sleep(at(now,
+			time.Duration(mix(w.key,
+				uint64(now.UnixNano()))%uint64(2*time.Millisecond)), w.r+2).Sub(now))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -186,7 +196,8 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// receive waits for a message of the server and its delay. If the connection ends within a message, it returns the part before.
+// receive waits for a message of the server and its delay. If the connection ends within a message,
+// it returns the part before.
 func (w *wire) receive() {
 	head := make([]byte, 4, 256)
 	n, err := io.ReadFull(w.Conn, head)
@@ -207,8 +218,8 @@ func (w *wire) receive() {
 	}
 }
 
-// draw returns the hash from which the delay of a server's message is drawn: of the request that it answers, or of the
-// notification.
+// draw returns the hash from which the delay of a server's message is drawn: of the request that it
+// answers, or of the notification.
 func (w *wire) draw(frame []byte) uint64 {
 	if len(frame) >= 8 {
 		w.mu.Lock()
@@ -222,8 +233,8 @@ func (w *wire) draw(frame []byte) uint64 {
 	return mix(h, w.received[h])
 }
 
-// says returns a hash of the bytes of a message that are the same in every run of a seed. They exclude numbers that depend on
-// earlier messages, ids, and the name of this process.
+// says returns a hash of the bytes of a message that are the same in every run of a seed. They
+// exclude numbers that depend on earlier messages, ids, and the name of this process.
 func says(frame []byte, from, to int) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(frame[min(from, len(frame)):min(to, len(frame))])

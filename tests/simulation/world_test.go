@@ -35,9 +35,12 @@ type world struct {
 	players []*player
 	oracle  *oracle
 	handoff bool // WithLocalHandoff for the mutexes
-	busy    bool // clients start several operations at the same instant, and each write takes a while
-	aged    bool // a directory's counter may be near its end
-	patient bool // there are fewer calls at a time, which wait for longer: no later event makes up for one that was lost
+	// clients start several operations at the same instant, and each write takes a while
+	busy bool
+	aged bool // a directory's counter may be near its end
+	// there are fewer calls at a time, which wait for longer: no later event makes up for one that
+	// was lost
+	patient bool
 	garbles bool // there are faults under which a client reads replies out of order
 	expired atomic.Bool
 	once    []aimed // the chaos's
@@ -73,7 +76,8 @@ func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
 	for i := range 3 {
 		w.paths = append(w.paths, fmt.Sprintf("/locks/%c", 'a'+i))
 		fam := []int{famMutex, famMutex, famRW, famSem}[rnd.IntN(4)]
-		if w.patient && rnd.IntN(4) > 0 { // a semaphore's events tell of changes, which no server repeats by itself
+		if w.patient && rnd.IntN(4) > 0 {
+			// a semaphore's events tell of changes, which no server repeats by itself
 			fam = famSem
 		}
 		w.fam = append(w.fam, fam)
@@ -89,7 +93,8 @@ func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
 	w.handoff = rnd.IntN(4) == 0
 	w.busy = w.rand(1<<41).IntN(4) == 0
 	for i := len(w.paths); w.busy && i < 9; i++ {
-		w.paths, w.fam, w.size = append(w.paths, fmt.Sprintf("/locks/%c", 'a'+i)), append(w.fam, famMutex), append(w.size, 1)
+		w.paths, w.fam, w.size = append(w.paths, fmt.Sprintf("/locks/%c", 'a'+i)), append(w.fam,
+			famMutex), append(w.size, 1)
 		if err := srv.Create(register(w.paths[i]), nil); err != nil {
 			return nil, err
 		}
@@ -101,8 +106,8 @@ func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
 	return w, nil
 }
 
-// age sets the counters of some directories to a half, three quarters or the end of their range. Some of these directories
-// can't be renewed, since they are never empty.
+// age sets the counters of some directories to a half, three quarters or the end of their range.
+// Some of these directories can't be renewed, since they are never empty.
 func (w *world) age(rnd *rand.Rand) error {
 	if rnd.IntN(6) > 0 {
 		return nil
@@ -136,8 +141,8 @@ func register(path string) string { return "/reg/" + path[len("/locks/"):] }
 // rand returns the random generator of one stream: each part that draws has its own.
 func (w *world) rand(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, stream)) }
 
-// garbled reports whether a client may have read replies out of order: by such a fault, or from a follower that lags, and
-// still answers reads of a session that has been ended by force.
+// garbled reports whether a client may have read replies out of order: by such a fault, or from a
+// follower that lags, and still answers reads of a session that has been ended by force.
 func (w *world) garbled() bool { return w.garbles || w.expired.Load() }
 
 func (w *world) now() time.Duration { return time.Since(w.start) }
@@ -159,7 +164,8 @@ func (w *world) violated(format string, args ...any) {
 	w.mu.Unlock()
 }
 
-// pause waits until the first instant of the source r that is at least d away. It returns false if ctx ends first.
+// pause waits until the first instant of the source r that is at least d away. It returns false if
+// ctx ends first.
 func pause(ctx context.Context, d time.Duration, r int) bool {
 	now := time.Now()
 	t := time.NewTimer(at(now, d, r).Sub(now))
@@ -201,16 +207,18 @@ func (w *world) run(ctx context.Context) {
 	watching.Wait()
 }
 
-// aftermath checks that nothing is left behind: first while the clients stay, then after they have gone.
+// aftermath checks that nothing is left behind: first while the clients stay, then after they have
+// gone.
 func (w *world) aftermath(ctx context.Context) {
 	for _, p := range w.players {
 		p.ensure(ctx)
 	}
-	// A session that its client has given up lasts at the server for its timeout and a tick. A message that takes seconds may
-	// have ended one only now.
+	// A session that its client has given up lasts at the server for its timeout and a tick. A
+	// message that takes seconds may have ended one only now.
 	const lasts = maxTimeout + 3*time.Second
 	pause(ctx, lasts, 900)
-	for waited := time.Duration(0); waited < 2*lasts && len(w.srv.Sessions()) != len(w.players); waited += time.Second {
+	for waited := time.Duration(0); waited < 2*lasts &&
+		len(w.srv.Sessions()) != len(w.players); waited += time.Second {
 		pause(ctx, time.Second, 900)
 	}
 	w.oracle.step()
@@ -220,7 +228,8 @@ func (w *world) aftermath(ctx context.Context) {
 				continue
 			}
 			n, _ := w.srv.Node(path + "/" + name)
-			w.violated("left in the tree: %s/%s, of %s, created at %v", path, name, w.oracle.owner(n.Stat.EphemeralOwner),
+			w.violated("left in the tree: %s/%s, of %s, created at %v", path, name,
+				w.oracle.owner(n.Stat.EphemeralOwner),
 				time.UnixMilli(n.Stat.Ctime).Sub(w.start))
 		}
 	}
@@ -249,7 +258,8 @@ func (w *world) lines() []string {
 	defer w.mu.Unlock()
 	lines := make([]string, len(w.history))
 	for i, e := range w.history {
-		lines[i] = fmt.Sprintf("%14.6f %-7s %s", e.at.Seconds(), e.who, fmt.Sprintf(e.format, e.args...))
+		lines[i] = fmt.Sprintf("%14.6f %-7s %s", e.at.Seconds(), e.who,
+			fmt.Sprintf(e.format, e.args...))
 	}
 	return lines
 }
@@ -257,7 +267,8 @@ func (w *world) lines() []string {
 // report returns the output for a failed seed.
 func (w *world) report() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d failed; again: go test ./tests/simulation -seeds 1 -first %d -cpu 1 -again 20\n", w.seed, w.seed)
+	fmt.Fprintf(&b,
+		"seed %d failed; again: go test ./tests/simulation -seeds 1 -first %d -cpu 1 -again 20\n", w.seed, w.seed)
 	for _, line := range w.lines() {
 		b.WriteString(line + "\n")
 	}
@@ -268,4 +279,6 @@ func (w *world) report() string {
 }
 
 // upTo draws a duration below d.
-func upTo(rnd *rand.Rand, d time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(d))) }
+func upTo(rnd *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(rnd.Int64N(int64(d)))
+}

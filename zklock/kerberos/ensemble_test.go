@@ -24,7 +24,8 @@ func open(t *testing.T, connect string, mechanism session.SASL) *session.Session
 	return s
 }
 
-// A real server, which lets nobody in who has not authenticated by SASL, and a real key distribution center.
+// A real server, which lets nobody in who has not authenticated by SASL, and a real key
+// distribution center.
 func TestARealServerAcceptsKerberosAndEnforcesIt(t *testing.T) {
 	if ensemble.InProcess() {
 		t.Skip("a real server, and the tests run on the in-process one")
@@ -61,13 +62,17 @@ func TestARealServerAcceptsKerberosAndEnforcesIt(t *testing.T) {
 		c, err := zklock.Dial(locktest.Within(t, soon), e.Connect(), zklock.WithSASL(ann))
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
-		_, hold, err := c.Mutex(path+"/lock", zklock.WithACL(annsOnly...)).Lock(locktest.Within(t, soon))
+		_, hold, err := c.Mutex(path+"/lock",
+			zklock.WithACL(annsOnly...)).Lock(locktest.Within(t, soon))
 		require.NoError(t, err)
 		require.NoError(t, hold.Unlock())
 	})
 	t.Run("a principal that the server does not have", func(t *testing.T) {
-		mechanism := k.mechanism(t, "ann", kerberos.WithPrincipal(func(string) string { return "zookeeper/elsewhere" }))
-		_, err := session.Open(locktest.Within(t, 2*time.Second), e.Connect(), session.Config{SASL: mechanism})
+		mechanism := k.mechanism(t, "ann", kerberos.WithPrincipal(func(string) string {
+			return "zookeeper/elsewhere"
+		}))
+		_, err := session.Open(locktest.Within(t, 2*time.Second), e.Connect(),
+			session.Config{SASL: mechanism})
 		require.ErrorContains(t, err, "no ticket for zookeeper/elsewhere")
 		require.NotErrorIs(t, err, zklock.ErrAuth)
 	})
@@ -94,7 +99,8 @@ func TestARealServerAcceptsKerberosAndEnforcesIt(t *testing.T) {
 		k.stop()
 		_, _, err := open(t, e.Connect(), ann).Get(locktest.Within(t, soon), path)
 		require.NoError(t, err, "the ticket is still good")
-		_, err = session.Open(locktest.Within(t, 2*time.Second), e.Connect(), session.Config{SASL: k.mechanism(t, "bob")})
+		_, err = session.Open(locktest.Within(t, 2*time.Second), e.Connect(),
+			session.Config{SASL: k.mechanism(t, "bob")})
 		require.ErrorContains(t, err, "no ticket for zookeeper/127.0.0.1")
 	})
 }

@@ -23,7 +23,8 @@ func ExampleGSSAPI() {
 	}
 	mechanism := kerberos.GSSAPI(client.NewWithKeytab("app", "EXAMPLE.ORG", kt, conf))
 	defer mechanism.Close() // after the client
-	c, err := zklock.Dial(context.Background(), "zk1.example.org:2181,zk2.example.org:2181", zklock.WithSASL(mechanism))
+	c, err := zklock.Dial(context.Background(), "zk1.example.org:2181,zk2.example.org:2181",
+		zklock.WithSASL(mechanism))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,7 +10,9 @@ import (
 )
 
 // Negotiate begins a negotiation with a ticket at hand.
-func Negotiate(ticket messages.Ticket, key types.EncryptionKey, realm string, name types.PrincipalName) session.Negotiation {
+func Negotiate(
+	ticket messages.Ticket, key types.EncryptionKey, realm string, name types.PrincipalName,
+) session.Negotiation {
 	return &negotiation{ticket: func(context.Context) (credential, error) {
 		return credential{ticket: ticket, key: key, realm: realm, name: name}, nil
 	}}

@@ -75,7 +75,8 @@ func (k *kdc) start(t *testing.T) {
 			return
 		}
 		k.stop()
-		require.True(t, time.Now().Before(deadline), "krb5kdc does not serve at %s: %s", addr, &says)
+		require.True(t, time.Now().Before(deadline), "krb5kdc does not serve at %s: %s", addr,
+			&says)
 	}
 }
 
@@ -132,7 +133,8 @@ func (k *kdc) configure(t *testing.T, addr string) string {
 
 func (k *kdc) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/usr/sbin/"+program, args...)
-	cmd.Env = append(os.Environ(), "KRB5_CONFIG="+k.dir+"/krb5.conf", "KRB5_KDC_PROFILE="+k.dir+"/kdc.conf")
+	cmd.Env = append(os.Environ(), "KRB5_CONFIG="+k.dir+"/krb5.conf",
+		"KRB5_KDC_PROFILE="+k.dir+"/kdc.conf")
 	return cmd
 }
 
@@ -147,7 +149,9 @@ func (k *kdc) keytabOf(principal string) string {
 }
 
 // mechanism returns the principal's.
-func (k *kdc) mechanism(t *testing.T, principal string, opts ...kerberos.Option) *kerberos.Mechanism {
+func (k *kdc) mechanism(
+	t *testing.T, principal string, opts ...kerberos.Option,
+) *kerberos.Mechanism {
 	t.Helper()
 	m := kerberos.GSSAPI(k.login(t, principal), opts...)
 	t.Cleanup(m.Close)
@@ -168,8 +172,8 @@ func (k *kdc) changeKey(t *testing.T, principal string) {
 	k.run(t, "kadmin.local", "-r", realm, "-q", "ktadd -k "+k.keytabOf(principal)+" "+principal)
 }
 
-// servers starts an ensemble of one server, which knows its own principal, and lets in nobody who has not authenticated
-// by SASL.
+// servers starts an ensemble of one server, which knows its own principal, and lets in nobody who
+// has not authenticated by SASL.
 func (k *kdc) servers(t *testing.T) *ensemble.Ensemble {
 	t.Helper()
 	file := filepath.Join(k.dir, "jaas.conf")
@@ -191,7 +195,8 @@ func (k *kdc) servers(t *testing.T) *ensemble.Ensemble {
 // server is the principal of the servers, which listen at 127.0.0.1.
 const server = "zookeeper/127.0.0.1"
 
-// freePort returns a loopback address that nobody listens at, below the range of outgoing connections' ports.
+// freePort returns a loopback address that nobody listens at, below the range of outgoing
+// connections' ports.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 100 {

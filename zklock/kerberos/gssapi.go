@@ -115,7 +115,9 @@ var ErrClosed = errors.New("kerberos: the mechanism is closed")
 // Begin begins a negotiation with the server at address host:port. It does no I/O: the first Step
 // does.
 func (m *Mechanism) Begin(server string) session.Negotiation {
-	return &negotiation{ticket: func(ctx context.Context) (credential, error) { return m.ticket(ctx, m.principal(server)) }}
+	return &negotiation{ticket: func(ctx context.Context) (credential, error) {
+		return m.ticket(ctx, m.principal(server))
+	}}
 }
 
 // credential is what a client shows to one server: a ticket, and the key that only it and that
@@ -161,7 +163,8 @@ func (m *Mechanism) ticket(ctx context.Context, principal string) (credential, e
 		}
 		return a.credential, nil
 	case <-ctx.Done():
-		return credential{}, fmt.Errorf("no ticket for %s: no answer yet: %w", principal, context.Cause(ctx))
+		return credential{},
+			fmt.Errorf("no ticket for %s: no answer yet: %w", principal, context.Cause(ctx))
 	}
 }
 

@@ -28,7 +28,8 @@ import (
 //	                                           ← which protections it offers, signed
 //	none of them, signed                       →
 //
-// The AP-REP is what proves the server: only whoever has the principal's key can read the ticket, and so the time.
+// The AP-REP is what proves the server: only a server that has the principal's key can read the
+// ticket, and so the time.
 
 // negotiation is one run of the mechanism, on one connection.
 type negotiation struct {
@@ -52,7 +53,9 @@ const (
 // flagAcceptorSubkey marks a message that is signed with the key that the server chose.
 const flagAcceptorSubkey, flagSealed = 1 << 2, 1 << 1
 
-func (n *negotiation) Step(ctx context.Context, challenge []byte) (token []byte, done bool, err error) {
+func (n *negotiation) Step(
+	ctx context.Context, challenge []byte,
+) (token []byte, done bool, err error) {
 	err = decoding(func() (err error) {
 		switch n.state {
 		case begun:
@@ -83,7 +86,8 @@ func (n *negotiation) request(ctx context.Context) ([]byte, error) {
 	if n.asked, err = types.NewAuthenticator(c.realm, c.name); err != nil {
 		return nil, err
 	}
-	n.asked.Cksum = types.Checksum{CksumType: chksumtype.GSSAPI, Checksum: contextChecksum(gssapi.ContextFlagMutual | gssapi.ContextFlagInteg)}
+	n.asked.Cksum = types.Checksum{CksumType: chksumtype.GSSAPI,
+		Checksum: contextChecksum(gssapi.ContextFlagMutual | gssapi.ContextFlagInteg)}
 	req, err := messages.NewAPReq(c.ticket, c.key, n.asked)
 	if err != nil {
 		return nil, err
@@ -100,7 +104,8 @@ func (n *negotiation) request(ctx context.Context) ([]byte, error) {
 	return asn1tools.AddASNAppTag(append(append(oid, 1, 0), b...), 0), nil
 }
 
-// contextChecksum asks for properties of the context: RFC 4121, section 4.1.1, without channel bindings.
+// contextChecksum asks for properties of the context: RFC 4121, section 4.1.1, without channel
+// bindings.
 func contextChecksum(flags uint32) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, 16)
 	return binary.LittleEndian.AppendUint32(append(b, make([]byte, 16)...), flags)
@@ -135,7 +140,8 @@ func (n *negotiation) prove(challenge []byte) error {
 	return nil
 }
 
-// protectNothing is the choice among the protections that RFC 4752 has: those that it leaves out are for streams.
+// protectNothing is the choice among the protections that RFC 4752 has: those that it leaves out
+// are for streams.
 const protectNothing = 1
 
 // choose answers which protections the server offers.
@@ -151,14 +157,17 @@ func (n *negotiation) choose(challenge []byte) ([]byte, error) {
 		return nil, fmt.Errorf("the server's offer of protections is not signed by it: %w", err)
 	}
 	if offer.Payload[0]&protectNothing == 0 {
-		return nil, errors.New("the server wants what follows signed or encrypted, which ZooKeeper has no form for")
+		return nil,
+			errors.New(
+				"the server wants what follows signed or encrypted, which ZooKeeper has no form for")
 	}
 	kind, err := crypto.GetEtype(n.key.KeyType)
 	if err != nil {
 		return nil, err
 	}
-	choice := gssapi.WrapToken{Flags: n.flags, EC: uint16(kind.GetHMACBitLength() / 8), SndSeqNum: uint64(n.asked.SeqNumber),
-		Payload: []byte{protectNothing, 0, 0, 0}}
+	choice := gssapi.WrapToken{Flags: n.flags, EC: uint16(kind.GetHMACBitLength() / 8),
+		SndSeqNum: uint64(n.asked.SeqNumber),
+		Payload:   []byte{protectNothing, 0, 0, 0}}
 	if err := choice.SetCheckSum(n.key, keyusage.GSSAPI_INITIATOR_SEAL); err != nil {
 		return nil, err
 	}

@@ -55,7 +55,8 @@ func (a *acceptor) begin() session.Negotiation {
 		return types.PrincipalName{NameType: nametype.KRB_NT_PRINCIPAL, NameString: s}
 	}
 	ticket := messages.Ticket{TktVNO: 5, Realm: realm, SName: name("zookeeper", "here"),
-		EncPart: types.EncryptedData{EType: a.key.KeyType, KVNO: 1, Cipher: []byte("for the server's eyes")}}
+		EncPart: types.EncryptedData{EType: a.key.KeyType, KVNO: 1,
+			Cipher: []byte("for the server's eyes")}}
 	return kerberos.Negotiate(ticket, a.key, realm, name("ann"))
 }
 
@@ -78,7 +79,8 @@ func (a *acceptor) proof(t *testing.T, request []byte) []byte {
 	who := asked.APReq.Authenticator
 	require.Equal(t, "ann", who.CName.PrincipalNameString())
 	require.True(t, types.IsFlagSet(&asked.APReq.APOptions, 2), "the server has to prove itself")
-	said := messages.EncAPRepPart{CTime: who.CTime.Add(a.late), Cusec: who.Cusec, Subkey: a.subkey, SequenceNumber: 7}
+	said := messages.EncAPRepPart{CTime: who.CTime.Add(a.late), Cusec: who.Cusec, Subkey: a.subkey,
+		SequenceNumber: 7}
 	b, err := asn1.Marshal(said)
 	require.NoError(t, err)
 	if len(a.subkey.KeyValue) == 0 { // asn1 can't leave out a struct
@@ -89,13 +91,15 @@ func (a *acceptor) proof(t *testing.T, request []byte) []byte {
 		}{said.CTime, said.Cusec, 7})
 		require.NoError(t, err)
 	}
-	enc, err := crypto.GetEncryptedData(asn1tools.AddASNAppTag(b, asnAppTag.EncAPRepPart), a.key, keyusage.AP_REP_ENCPART, 0)
+	enc, err := crypto.GetEncryptedData(asn1tools.AddASNAppTag(b, asnAppTag.EncAPRepPart), a.key,
+		keyusage.AP_REP_ENCPART, 0)
 	require.NoError(t, err)
 	b, err = asn1.Marshal(messages.APRep{PVNO: 5, MsgType: msgtype.KRB_AP_REP, EncPart: enc})
 	require.NoError(t, err)
 	oid, err := asn1.Marshal(asn1.ObjectIdentifier(gssapi.OIDKRB5.OID()))
 	require.NoError(t, err)
-	return asn1tools.AddASNAppTag(append(append(oid, 2, 0), asn1tools.AddASNAppTag(b, asnAppTag.APREP)...), 0)
+	return asn1tools.AddASNAppTag(append(append(oid, 2, 0),
+		asn1tools.AddASNAppTag(b, asnAppTag.APREP)...), 0)
 }
 
 // offers is the acceptor's second message.
@@ -120,7 +124,8 @@ func (a *acceptor) offers(t *testing.T) []byte {
 func TestANegotiationProvesBothSidesAndChoosesNoProtection(t *testing.T) {
 	plain, chooses := newAcceptor(t), newAcceptor(t)
 	chooses.subkey = newKey(t, etypeID.AES128_CTS_HMAC_SHA256_128, 16)
-	for name, a := range map[string]*acceptor{"by the ticket's key": plain, "by a key that the server chooses": chooses} {
+	for name, a := range map[string]*acceptor{"by the ticket's key": plain,
+		"by a key that the server chooses": chooses} {
 		t.Run(name, func(t *testing.T) {
 			run, request := a.negotiate(t)
 			token, done, err := run.Step(context.Background(), a.proof(t, request))
@@ -151,8 +156,9 @@ func TestAServerThatDoesNotProveItsIdentityIsRefused(t *testing.T) {
 		change func(a *acceptor)
 		says   string
 	}{
-		"another time":       {func(a *acceptor) { a.late = time.Second }, "of another time"},
-		"protection":         {func(a *acceptor) { a.offer = []byte{6, 0, 4, 0} }, "wants what follows signed or encrypted"},
+		"another time": {func(a *acceptor) { a.late = time.Second }, "of another time"},
+		"protection": {func(a *acceptor) { a.offer = []byte{6, 0, 4, 0} },
+			"wants what follows signed or encrypted"},
 		"an encrypted offer": {func(a *acceptor) { a.sealed = true }, "not one of RFC 4752"},
 		"a short offer":      {func(a *acceptor) { a.offer = []byte{1} }, "not one of RFC 4752"},
 	} {
@@ -216,7 +222,8 @@ func TestMessagesThatAreCutOffOrChangedAreErrors(t *testing.T) {
 		refused(offers[:i], true)
 		changed := append([]byte{}, offers...)
 		changed[i] ^= 0x10
-		if i != 6 && i != 7 { // the rotation, which is not signed, and which ZooKeeper's servers don't use
+		if i != 6 && i != 7 {
+			// the rotation, which is not signed, and which ZooKeeper's servers don't use
 			refused(changed, true)
 		}
 	}
@@ -226,13 +233,15 @@ func TestMessagesThatAreCutOffOrChangedAreErrors(t *testing.T) {
 	require.NoError(t, err)
 	oid, err := asn1.Marshal(asn1.ObjectIdentifier(gssapi.OIDKRB5.OID()))
 	require.NoError(t, err)
-	refused(asn1tools.AddASNAppTag(append(append(oid, 2, 0), asn1tools.AddASNAppTag(short, asnAppTag.APREP)...), 0), false)
+	refused(asn1tools.AddASNAppTag(append(append(oid, 2, 0),
+		asn1tools.AddASNAppTag(short, asnAppTag.APREP)...), 0), false)
 }
 
 func TestAKDCThatDoesNotAnswerIsWaitedForUntilTheContextEnds(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
 	require.NoError(t, err)
-	conf, err := config.NewFromString("[libdefaults]\n default_realm = " + realm + "\n udp_preference_limit = 1\n[realms]\n " +
+	conf, err := config.NewFromString("[libdefaults]\n default_realm = " + realm +
+		"\n udp_preference_limit = 1\n[realms]\n " +
 		realm + " = {\n  kdc = " + l.Addr().String() + "\n }\n")
 	require.NoError(t, err)
 	m := kerberos.GSSAPI(client.NewWithPassword("ann", realm, "secret", conf))

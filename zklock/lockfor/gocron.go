@@ -41,11 +41,14 @@ type GocronLocker[L any] struct {
 // work is told if the task itself calls Job.Every, which needs no locker.
 //
 // Gocron panics if L is another type than gocron.Lock.
-func Gocron[L any](c *zklock.Client, dir string, period time.Duration, opts ...zklock.LockOption) *GocronLocker[L] {
+func Gocron[L any](
+	c *zklock.Client, dir string, period time.Duration, opts ...zklock.LockOption,
+) *GocronLocker[L] {
 	if _, ok := any((*gocronLock)(nil)).(L); !ok {
 		panic("lockfor: Gocron's type parameter is not gocron.Lock")
 	}
-	return &GocronLocker[L]{c: c, dir: dir, period: period, opts: opts, runs: map[string][]*gocronLock{}}
+	return &GocronLocker[L]{c: c, dir: dir, period: period, opts: opts,
+		runs: map[string][]*gocronLock{}}
 }
 
 // ErrDone is the error of Lock for a job that another scheduler has run in this period.

@@ -82,7 +82,8 @@ func (e *lossError) Is(target error) bool { return target == ErrLost }
 type OpError struct {
 	Op   string // "create", "delete", …
 	Path string // as the caller named it
-	Err  error  // the server's answer (zk.ErrNoNode, …), a context's error, ErrConnection, or the session's end
+	// the server's answer (zk.ErrNoNode, …), a context's error, ErrConnection, or the session's end
+	Err error
 
 	Outcome Outcome
 }

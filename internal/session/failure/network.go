@@ -9,11 +9,13 @@ import (
 )
 
 // ErrUnanswered says that a server hung up on a handshake.
-var ErrUnanswered = errors.New("closed the connection without an answer to the handshake: no quorum, too many clients, or a port that wants TLS?")
+var ErrUnanswered = errors.New(
+	"closed the connection without an answer to the handshake: no quorum, too many clients, or a port that wants TLS?")
 
 // HungUp reports whether err says that the other side has closed the connection.
 func HungUp(err error) bool {
-	return IsOne(err, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE)
+	return IsOne(err, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET,
+		syscall.EPIPE)
 }
 
 // IsTimeout reports whether err says that time was over.

@@ -19,8 +19,9 @@ func Of(code int32) error {
 
 // codes are those of ZooKeeper's KeeperException.
 var codes = map[int32]error{
-	-1:                      errors.New("the server reports a system error"),
-	wire.CodeInconsistent:   errors.New("rolled back because of another operation of the transaction"),
+	-1: errors.New("the server reports a system error"),
+	wire.CodeInconsistent: errors.New(
+		"rolled back because of another operation of the transaction"),
 	-3:                      errors.New("the server reports an inconsistency of its data"),
 	wire.CodeConnectionLoss: errors.New("the server has lost its connection"),
 	-5:                      errors.New("the server can't read the request"),
@@ -40,9 +41,11 @@ var codes = map[int32]error{
 	wire.CodeAuthFailed:     ErrAuth,
 	wire.CodeSessionMoved:   zk.ErrSessionMoved,
 	-119:                    errors.New("server is read-only"),
-	-120:                    errors.New("no ephemeral znode on a local session: the servers' localSessionsUpgradingEnabled has to be true"),
+	-120: errors.New(
+		"no ephemeral znode on a local session: the servers' localSessionsUpgradingEnabled has to be true"),
 	wire.CodeRequestTimeout: errors.New("the request took too long"),
 	wire.CodeAuthRequired:   ErrAuth,
 	-125:                    errors.New("quota exceeded"),
-	wire.CodeThrottled:      errors.New("the server has too much to do and has dropped the request"),
+	wire.CodeThrottled: errors.New(
+		"the server has too much to do and has dropped the request"),
 }

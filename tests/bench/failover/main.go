@@ -1,5 +1,6 @@
-// Command failover measures how long it takes until the next candidate leads, whatever becomes of the leader or of the
-// servers: the table of docs/how-to/leader.md. Candidates are processes, two for each election, on three servers.
+// Command failover measures how long it takes until the next candidate leads, whatever becomes of
+// the leader or of the servers: the table of docs/how-to/leader.md. Candidates are processes, two
+// for each election, on three servers.
 //
 //	go run ./failover                            # the installed ZooKeeper
 //	ZOOKEEPER_HOME=… go run ./failover -rounds 3
@@ -41,10 +42,11 @@ func main() {
 // setting is a tick of the servers and a session timeout.
 type setting struct{ tick, timeout time.Duration }
 
-var settings = []setting{{2 * time.Second, 10 * time.Second}, {2 * time.Second, 4 * time.Second}, {time.Second, 4 * time.Second}}
+var settings = []setting{{2 * time.Second, 10 * time.Second}, {2 * time.Second, 4 * time.Second},
+	{time.Second, 4 * time.Second}}
 
-// trouble is what happens to a leader, or to a server. After some, the leader is to stay. An outage ends before strike returns, and the
-// time counts from then on, until any candidate leads.
+// trouble is what happens to a leader, or to a server. After some, the leader is to stay. An outage
+// ends before strike returns, and the time counts from then on, until any candidate leads.
 type trouble struct {
 	name   string
 	strike func(r *rig, leader *candidate) error
@@ -53,28 +55,44 @@ type trouble struct {
 }
 
 var troubles = []trouble{
-	{"the leader gets SIGTERM, and resigns", func(_ *rig, l *candidate) error { return l.signal(syscall.SIGTERM) }, false, false},
-	{"it is killed (SIGKILL)", func(_ *rig, l *candidate) error { return l.signal(syscall.SIGKILL) }, false, false},
+	{"the leader gets SIGTERM, and resigns", func(_ *rig, l *candidate) error {
+		return l.signal(syscall.SIGTERM)
+	}, false, false},
+	{"it is killed (SIGKILL)", func(_ *rig, l *candidate) error {
+		return l.signal(syscall.SIGKILL)
+	}, false, false},
 	{"its network is cut", func(_ *rig, l *candidate) error { l.cut(); return nil }, false, false},
-	{"it is frozen (SIGSTOP)", func(_ *rig, l *candidate) error { return l.signal(syscall.SIGSTOP) }, false, false},
-	{"a server that follows is killed", func(r *rig, _ *candidate) error { return r.kill("follower") }, true, false},
-	{"ZooKeeper's leader is killed", func(r *rig, _ *candidate) error { return r.kill("leader") }, true, false},
-	{"the ensemble was away for 8 s", func(r *rig, _ *candidate) error { return r.away(8 * time.Second) }, false, true},
+	{"it is frozen (SIGSTOP)", func(_ *rig, l *candidate) error {
+		return l.signal(syscall.SIGSTOP)
+	}, false, false},
+	{"a server that follows is killed", func(r *rig, _ *candidate) error {
+		return r.kill("follower")
+	}, true, false},
+	{"ZooKeeper's leader is killed", func(r *rig, _ *candidate) error {
+		return r.kill("leader")
+	}, true, false},
+	{"the ensemble was away for 8 s", func(r *rig, _ *candidate) error {
+		return r.away(8 * time.Second)
+	}, false, true},
 }
 
 func run(ctx context.Context) error {
 	rounds := flag.Int("rounds", 2, "how often each trouble strikes")
 	elections := flag.Int("elections", 4, "elections at once, each of two processes")
 	only := flag.String("only", "", "measure only troubles whose name has this in it")
-	servers := flag.String("candidate", "", "for the program's own use: be a candidate at these servers")
+	servers := flag.String("candidate", "",
+		"for the program's own use: be a candidate at these servers")
 	path := flag.String("path", "", "of the candidate's election")
 	timeout := flag.Duration("timeout", 0, "the candidate's session timeout")
 	flag.Parse()
 	if *servers != "" {
 		return campaign(ctx, *servers, *path, *timeout)
 	}
-	fmt.Println("| trouble | tick, session timeout | the next leads after: median | worst | of |\n|---|---|--:|--:|--:|")
-	some := slices.DeleteFunc(troubles, func(t trouble) bool { return !strings.Contains(t.name, *only) })
+	fmt.Println(
+		"| trouble | tick, session timeout | the next leads after: median | worst | of |\n|---|---|--:|--:|--:|")
+	some := slices.DeleteFunc(troubles, func(t trouble) bool {
+		return !strings.Contains(t.name, *only)
+	})
 	for _, s := range settings {
 		if err := measure(ctx, s, some, *rounds, *elections); err != nil {
 			return fmt.Errorf("tick %v, timeout %v: %w", s.tick, s.timeout, err)
@@ -146,7 +164,8 @@ func (r *rig) start(path string, timeout time.Duration) (c *candidate, err error
 	if err != nil {
 		return c, err
 	}
-	c.cmd = exec.Command(self, "-candidate", strings.Join(addrs, ","), "-path", path, "-timeout", timeout.String())
+	c.cmd = exec.Command(self, "-candidate", strings.Join(addrs, ","), "-path", path, "-timeout",
+		timeout.String())
 	c.cmd.Stderr, c.cmd.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
@@ -189,7 +208,9 @@ func (c *candidate) stop() (err error) {
 }
 
 // measure prints the rows of one setting.
-func measure(ctx context.Context, s setting, troubles []trouble, rounds, elections int) (err error) {
+func measure(
+	ctx context.Context, s setting, troubles []trouble, rounds, elections int,
+) (err error) {
 	e, err := ensemble.Open(3, ensemble.WithTick(s.tick))
 	if err != nil {
 		return err
@@ -203,7 +224,8 @@ func measure(ctx context.Context, s setting, troubles []trouble, rounds, electio
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "ZooKeeper %s, tick %v, session timeout %v; a write takes %v\n", version, s.tick, s.timeout, write.Round(time.Millisecond))
+	fmt.Fprintf(os.Stderr, "ZooKeeper %s, tick %v, session timeout %v; a write takes %v\n", version,
+		s.tick, s.timeout, write.Round(time.Millisecond))
 	r := &rig{e}
 	for _, t := range troubles {
 		var took []time.Duration
@@ -224,7 +246,8 @@ func measure(ctx context.Context, s setting, troubles []trouble, rounds, electio
 		case t.stays:
 			return fmt.Errorf("%s: %d of %d leaders were replaced", t.name, len(took), of)
 		default:
-			fmt.Printf("| %s | %v, %v | %s | %s | %d |\n", t.name, s.tick, s.timeout, shown(took[(len(took)-1)/2], write), shown(took[len(took)-1], write), of)
+			fmt.Printf("| %s | %v, %v | %s | %s | %d |\n", t.name, s.tick, s.timeout,
+				shown(took[(len(took)-1)/2], write), shown(took[len(took)-1], write), of)
 		}
 	}
 	return nil
@@ -245,10 +268,12 @@ func shown(d, write time.Duration) string {
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
-// rawWrite returns the median time of a write through the driver alone, to servers that have been idle for a second, as they are
-// before a leader is struck: then a write takes several times as long as one of many.
+// rawWrite returns the median time of a write through the driver alone, to servers that have been
+// idle for a second, as they are before a leader is struck: then a write takes several times as
+// long as one of many.
 func rawWrite(ctx context.Context, e *ensemble.Ensemble) (time.Duration, error) {
-	conn, _, err := zk.Connect([]string{e.Nodes[0].Addr()}, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
+	conn, _, err := zk.Connect([]string{e.Nodes[0].Addr()}, 10*time.Second,
+		zk.WithLogger(log.New(io.Discard, "", 0)))
 	if err != nil {
 		return 0, err
 	}
@@ -268,9 +293,11 @@ func rawWrite(ctx context.Context, e *ensemble.Ensemble) (time.Duration, error) 
 	return took[len(took)/2], nil
 }
 
-// round lets a trouble strike the leaders of some elections, all at once, and returns how long it took until the next led, and
-// how many leaders stayed.
-func (r *rig) round(ctx context.Context, t trouble, s setting, path string, elections int) (took []time.Duration, stayed int, err error) {
+// round lets a trouble strike the leaders of some elections, all at once, and returns how long it
+// took until the next led, and how many leaders stayed.
+func (r *rig) round(
+	ctx context.Context, t trouble, s setting, path string, elections int,
+) (took []time.Duration, stayed int, err error) {
 	var first, second []*candidate
 	defer func() {
 		for _, c := range append(first, second...) {
@@ -296,7 +323,8 @@ func (r *rig) round(ctx context.Context, t trouble, s setting, path string, elec
 			return nil, 0, err
 		}
 	}
-	if err := sleep(ctx, s.timeout); err != nil { // leaders have beaten, and the second candidates wait
+	if err := sleep(ctx, s.timeout); err != nil {
+		// leaders have beaten, and the second candidates wait
 		return nil, 0, err
 	}
 	began := time.Now()

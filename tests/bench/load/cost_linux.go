@@ -26,7 +26,8 @@ func cost() (stats.Cost, error) {
 	}, err
 }
 
-// readsAndWrites returns how many system calls of this process have read or written. Source: proc(5).
+// readsAndWrites returns how many system calls of this process have read or written. Source:
+// proc(5).
 func readsAndWrites() (int64, error) {
 	const file = "/proc/self/io"
 	text, err := os.ReadFile(file)

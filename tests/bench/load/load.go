@@ -1,6 +1,7 @@
-// Package load is the half of the benchmark that runs in a process of its own for each contestant: it opens sessions,
-// runs workers that lock and unlock, and reports the times. The programs in match/testdata do exactly the same in Java
-// and Python, so that every contestant is measured by one method.
+// Package load is the half of the benchmark that runs in a process of its own for each contestant:
+// it opens sessions, runs workers that lock and unlock, and reports the times. The programs in
+// match/testdata do exactly the same in Java and Python, so that every contestant is measured by
+// one method.
 //
 // # Protocol
 //
@@ -8,13 +9,15 @@
 //
 //	run SERVERS OFFSET TIMEOUT-MS ROOT CLIENTS WORKERS LOCKS WARM-MS RUN-MS
 //
-// CLIENTS sessions with WORKERS threads each lock and unlock without a pause. SERVERS is host:port,host:port,…; client i
-// uses the one server (i+OFFSET) mod n, so that all contestants of a round use the same servers. Worker i uses the lock
-// at ROOT/(i mod LOCKS). The answers on standard output, in nanoseconds of a monotonic clock, are op LOCK ASKED GOT LEFT
-// for every cycle, then done START END, the time that counts: it begins after the warm-up. Both last longer than asked
-// for if they have to: for as many cycles as there are locks, or a twentieth of the workers. Before done a program may
-// say what its process has used in that time: cost CPU-NS ALLOCATIONS READS-AND-WRITES. Any command may be answered by
-// error TEXT instead. The end of the input ends the program.
+// CLIENTS sessions with WORKERS threads each lock and unlock without a pause. SERVERS is
+// host:port,host:port,…; client i uses the one server (i+OFFSET) mod n, so that all contestants of
+// a round use the same servers. Worker i uses the lock at ROOT/(i mod LOCKS). The answers on
+// standard output, in nanoseconds of a monotonic clock, are op LOCK ASKED GOT LEFT for every cycle,
+// then done START END, the time that counts: it begins after the warm-up. Both last longer than
+// asked for if they have to: for as many cycles as there are locks, or a twentieth of the workers.
+// Before done a program may say what its process has used in that time: cost CPU-NS ALLOCATIONS
+// READS-AND-WRITES. Any command may be answered by error TEXT instead. The end of the input ends
+// the program.
 package load
 
 import (
@@ -40,7 +43,8 @@ type Peer interface {
 
 // Client is one session.
 type Client interface {
-	// Locker returns one worker's access to the lock at path. shared: other workers of the session use the path too.
+	// Locker returns one worker's access to the lock at path. shared: other workers of the session
+	// use the path too.
 	Locker(ctx context.Context, path string, shared bool) (Locker, error)
 	Close() error
 }
@@ -62,7 +66,8 @@ func Serve(in io.Reader, out io.Writer, peer Peer) error {
 		s := server{peer: peer}
 		r, err := s.do(lines.Text())
 		if err != nil {
-			fmt.Fprintf(w, "error %s\n", strings.ReplaceAll(err.Error(), "\n", "; ")) // w keeps its own errors for Flush
+			// w keeps its own errors for Flush
+			fmt.Fprintf(w, "error %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 		} else {
 			r.print(w)
 		}
@@ -102,12 +107,15 @@ type server struct {
 
 func (s *server) do(command string) (r result, err error) {
 	var servers string
-	if _, err := fmt.Sscanf(command, "run %s %d %d %s %d %d %d %d %d\n", &servers, &s.offset, &s.timeout, &s.root,
+	if _, err := fmt.Sscanf(command, "run %s %d %d %s %d %d %d %d %d\n", &servers, &s.offset,
+		&s.timeout, &s.root,
 		&s.clients, &s.workers, &s.locks, &s.warm, &s.run); err != nil {
 		return r, fmt.Errorf("command %q: %w", command, err)
 	}
 	s.servers = strings.Split(servers, ",")
-	s.timeout, s.warm, s.run = s.timeout*time.Millisecond, s.warm*time.Millisecond, s.run*time.Millisecond
+	s.timeout *= time.Millisecond
+	s.warm *= time.Millisecond
+	s.run *= time.Millisecond
 	ctx, cancel := context.WithTimeout(context.Background(), bound+s.warm+s.run)
 	defer cancel()
 	lockers, err := s.open(ctx)
@@ -136,11 +144,14 @@ func (s *server) open(ctx context.Context) ([]Locker, error) {
 }
 
 func (s *server) openOne(ctx context.Context, i int, lockers []Locker) (err error) {
-	if s.opened[i], err = s.peer.Open(ctx, s.servers[(i+s.offset)%len(s.servers)], s.timeout); err != nil {
+	if s.opened[i],
+		err = s.peer.Open(ctx, s.servers[(i+s.offset)%len(s.servers)], s.timeout); err != nil {
 		return fmt.Errorf("client %d: %w", i, err)
 	}
 	for n := i * s.workers; n < (i+1)*s.workers; n++ {
-		if lockers[n], err = s.opened[i].Locker(ctx, fmt.Sprint(s.root, "/", n%s.locks), s.workers > s.locks); err != nil {
+		if lockers[n],
+			err = s.opened[i].Locker(ctx, fmt.Sprint(s.root, "/", n%s.locks),
+			s.workers > s.locks); err != nil {
 			return fmt.Errorf("client %d, worker %d: %w", i, n, err)
 		}
 	}

@@ -59,11 +59,13 @@ func (ch *child) do(ctx context.Context, command string) (r raced, err error) {
 	for ch.out.Scan() {
 		line := ch.out.Text()
 		var o stats.Op
-		if _, err := fmt.Sscanf(line, "op %d %d %d %d\n", &o.Lock, &o.Asked, &o.Got, &o.Left); err == nil {
+		if _, err := fmt.Sscanf(line, "op %d %d %d %d\n", &o.Lock, &o.Asked, &o.Got,
+			&o.Left); err == nil {
 			r.ops = append(r.ops, o)
 			continue
 		}
-		if _, err := fmt.Sscanf(line, "cost %d %d %d\n", &r.cost.CPU, &r.cost.Allocations, &r.cost.SystemCalls); err == nil {
+		if _, err := fmt.Sscanf(line, "cost %d %d %d\n", &r.cost.CPU, &r.cost.Allocations,
+			&r.cost.SystemCalls); err == nil {
 			continue
 		}
 		if _, err := fmt.Sscanf(line, "done %d %d\n", &r.during.Start, &r.during.End); err == nil {

@@ -1,4 +1,5 @@
-// Package match makes the contestants do the same things at the same servers, one after the other, round after round.
+// Package match makes the contestants do the same things at the same servers, one after the other,
+// round after round.
 package match
 
 import (
@@ -22,7 +23,8 @@ type Contestant struct {
 	Title string
 	Kind  servers.Kind
 
-	command func(dir string) *exec.Cmd // with the programs in dir; nil: this program, started with -contestant
+	// with the programs in dir; nil: this program, started with -contestant
+	command func(dir string) *exec.Cmd
 }
 
 // Floor is the contestant that everything is compared with: raw writes, which exclude no one.
@@ -49,19 +51,24 @@ var sources embed.FS
 const jars = "/usr/share/java/"
 
 func java(dir string) *exec.Cmd {
-	return exec.Command("java", "-Xmx1g", "-Xss512k", "-XX:-UsePerfData", "-cp", classpath(dir), "Driver")
+	return exec.Command("java", "-Xmx1g", "-Xss512k", "-XX:-UsePerfData", "-cp", classpath(dir),
+		"Driver")
 }
 
 func classpath(dir string) string {
-	return strings.Join([]string{dir, jars + "curator-recipes.jar", jars + "slf4j-nop.jar"}, string(os.PathListSeparator))
+	return strings.Join([]string{dir, jars + "curator-recipes.jar", jars + "slf4j-nop.jar"},
+		string(os.PathListSeparator))
 }
 
 // interpreter is Debian's own: another one earlier on the PATH does not find Debian's packages.
 const interpreter = "/usr/bin/python3"
 
-func python(dir string) *exec.Cmd { return exec.Command(interpreter, filepath.Join(dir, "driver.py")) }
+func python(dir string) *exec.Cmd {
+	return exec.Command(interpreter, filepath.Join(dir, "driver.py"))
+}
 
-// missing returns why a contestant can't take part; nil if it can. It compiles the contestant's program if necessary.
+// missing returns why a contestant can't take part; nil if it can. It compiles the contestant's
+// program if necessary.
 func (c Contestant) missing(ctx context.Context, dir string, s *servers.Site) error {
 	if !s.Has(c.Kind) {
 		return errors.New("no etcd: apt-get install etcd-server")
@@ -72,7 +79,8 @@ func (c Contestant) missing(ctx context.Context, dir string, s *servers.Site) er
 	var install string
 	switch c.Name {
 	case "curator":
-		check = exec.CommandContext(ctx, "javac", "-cp", classpath(dir), "-d", dir, filepath.Join(dir, "Driver.java"))
+		check = exec.CommandContext(ctx, "javac", "-cp", classpath(dir), "-d", dir,
+			filepath.Join(dir, "Driver.java"))
 		install = "libcurator-recipes-java default-jdk-headless"
 	case "kazoo":
 		check = exec.CommandContext(ctx, interpreter, "-c", "import kazoo.recipe.lock")
@@ -82,12 +90,14 @@ func (c Contestant) missing(ctx context.Context, dir string, s *servers.Site) er
 	}
 	if out, err := check.CombinedOutput(); err != nil {
 		said := strings.TrimSpace(string(out))
-		return fmt.Errorf("apt-get install %s: %w: %s", install, err, said[strings.LastIndexByte(said, '\n')+1:])
+		return fmt.Errorf("apt-get install %s: %w: %s", install, err,
+			said[strings.LastIndexByte(said, '\n')+1:])
 	}
 	return nil
 }
 
-// find returns the contestants and settings that -only names; all of a category of which it names none.
+// find returns the contestants and settings that -only names; all of a category of which it names
+// none.
 func find(only []string) (cs []Contestant, ss []Setting, err error) {
 	for _, name := range only {
 		c := slices.IndexFunc(Contestants, func(c Contestant) bool { return c.Name == name })

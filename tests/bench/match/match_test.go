@@ -25,11 +25,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The smaller settings, as briefly as possible: every installed contestant has figures in those that it takes part in.
-// Speeds are not checked.
+// The smaller settings, as briefly as possible: every installed contestant has figures in those
+// that it takes part in. Speeds are not checked.
 func TestEveryInstalledContestantIsMeasured(t *testing.T) {
 	r, err := match.Run(t.Context(), match.Config{
-		Only: []string{"alone", "two", "sixteen-1ms", "goroutines", "hundred"}, Rounds: 1, Run: time.Millisecond,
+		Only: []string{"alone", "two", "sixteen-1ms", "goroutines", "hundred"}, Rounds: 1,
+		Run:   time.Millisecond,
 		First: 2 * time.Millisecond, Servers: servers.Config{Nodes: 1}, Log: t.Logf,
 	})
 	require.NoError(t, err)

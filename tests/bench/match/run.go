@@ -44,7 +44,8 @@ func Key(s Setting, c Contestant) string { return s.Name + " " + c.Name }
 // timeout is the session timeout of all contestants.
 const timeout = 10 * time.Second
 
-// slack is how long a measurement may take beyond its own time: until a thousand waiters had the lock once, in Python.
+// slack is how long a measurement may take beyond its own time: until a thousand waiters had the
+// lock once, in Python.
 const slack = 3 * time.Minute
 
 // run is a Run under way.
@@ -56,11 +57,12 @@ type run struct {
 	paths    int
 }
 
-// Run does all measurements and returns the result. A contestant that fails in one of them is noted and continues with
-// the next; the error is of everything else. When ctx ends, Run returns what has been measured so far, with ctx's
-// error.
+// Run does all measurements and returns the result. A contestant that fails in one of them is noted
+// and continues with the next; the error is of everything else. When ctx ends, Run returns what has
+// been measured so far, with ctx's error.
 func Run(ctx context.Context, c Config) (res *Result, err error) {
-	m := &run{Result: Result{Config: c, Machine: machine(), Cells: map[string][]stats.Figures{}}, children: map[string]*child{}}
+	m := &run{Result: Result{Config: c, Machine: machine(), Cells: map[string][]stats.Figures{}},
+		children: map[string]*child{}}
 	var all []Contestant
 	if all, m.Settings, err = find(c.Only); err != nil {
 		return nil, err
@@ -109,7 +111,8 @@ func (m *run) warmUp(ctx context.Context) {
 			return
 		}
 		m.Log("warming up: %s", c.Title)
-		for _, s := range []Setting{{Clients: 4, Workers: 4, Locks: 1}, {Clients: 1, Workers: 1, Locks: 1}} {
+		for _, s := range []Setting{{Clients: 4, Workers: 4, Locks: 1},
+			{Clients: 1, Workers: 1, Locks: 1}} {
 			if _, err := m.race(ctx, s, c, 0, 0, m.First/2); err != nil {
 				m.failed(ctx, c, "warming up", err)
 				break
@@ -130,11 +133,14 @@ func (m *run) cell(ctx context.Context, s Setting, c Contestant, round int) {
 		return
 	}
 	m.Cells[Key(s, c)] = append(m.Cells[Key(s, c)], f)
-	m.Log("  %-42s %9.0f/s  acquire %8v  hand-over %8v", c.Title, f.Rate, f.Acquire.Round(time.Microsecond), f.HandOver.Round(time.Microsecond))
+	m.Log("  %-42s %9.0f/s  acquire %8v  hand-over %8v", c.Title, f.Rate,
+		f.Acquire.Round(time.Microsecond), f.HandOver.Round(time.Microsecond))
 }
 
 // race has a contestant run a setting.
-func (m *run) race(ctx context.Context, s Setting, c Contestant, round int, warm, run time.Duration) (raced, error) {
+func (m *run) race(
+	ctx context.Context, s Setting, c Contestant, round int, warm, run time.Duration,
+) (raced, error) {
 	ctx, cancel := context.WithTimeout(ctx, warm+run+slack)
 	defer cancel()
 	addrs, err := m.site.Addrs(c.Kind, s.Delay)
@@ -148,8 +154,10 @@ func (m *run) race(ctx context.Context, s Setting, c Contestant, round int, warm
 		}
 	}
 	m.paths++ // a path that was not used before
-	return m.children[c.Name].do(ctx, fmt.Sprintf("run %s %d %d /bench-%d %d %d %d %d %d", strings.Join(addrs, ","), round, timeout.Milliseconds(),
-		m.paths, s.Clients, s.Workers, s.Locks, warm.Milliseconds(), run.Milliseconds()))
+	return m.children[c.Name].do(ctx,
+		fmt.Sprintf("run %s %d %d /bench-%d %d %d %d %d %d", strings.Join(addrs, ","), round,
+			timeout.Milliseconds(),
+			m.paths, s.Clients, s.Workers, s.Locks, warm.Milliseconds(), run.Milliseconds()))
 }
 
 // failed notes a failure. The process may be in any state: the next measurement gets a new one.
@@ -179,5 +187,6 @@ func machine() string {
 	if err != nil || model == nil {
 		model = [][]byte{nil, []byte("unknown processor")}
 	}
-	return fmt.Sprintf("%s, %d cores, %s/%s, %s", model[1], runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	return fmt.Sprintf("%s, %d cores, %s/%s, %s", model[1], runtime.NumCPU(), runtime.GOOS,
+		runtime.GOARCH, runtime.Version())
 }

@@ -20,16 +20,22 @@ var Settings = []Setting{
 	{Name: "alone", Title: "one client alone", Clients: 1, Workers: 1, Locks: 1},
 	{Name: "two", Title: "2 clients, one lock", Clients: 2, Workers: 1, Locks: 1},
 	{Name: "sixteen", Title: "16 clients, one lock", Clients: 16, Workers: 1, Locks: 1},
-	{Name: "sixteen-1ms", Title: "16 clients, 1 ms each way", Clients: 16, Workers: 1, Locks: 1, Delay: time.Millisecond},
-	{Name: "many-1ms", Title: "64 clients, 1 ms each way", Clients: 64, Workers: 1, Locks: 1, Delay: time.Millisecond},
+	{Name: "sixteen-1ms", Title: "16 clients, 1 ms each way", Clients: 16, Workers: 1, Locks: 1,
+		Delay: time.Millisecond},
+	{Name: "many-1ms", Title: "64 clients, 1 ms each way", Clients: 64, Workers: 1, Locks: 1,
+		Delay: time.Millisecond},
 	{Name: "goroutines", Title: "16 goroutines of one session", Clients: 1, Workers: 16, Locks: 1},
 	{Name: "crowd", Title: "1,000 waiters, 20 sessions", Clients: 20, Workers: 50, Locks: 1},
-	{Name: "crowd-1ms", Title: "1,000 waiters, 1 ms each way", Clients: 20, Workers: 50, Locks: 1, Delay: time.Millisecond},
-	{Name: "hundred", Title: "100 locks at once, one session", Clients: 1, Workers: 100, Locks: 100},
-	{Name: "locks", Title: "1,000 locks at once, one session", Clients: 1, Workers: 1000, Locks: 1000},
+	{Name: "crowd-1ms", Title: "1,000 waiters, 1 ms each way", Clients: 20, Workers: 50, Locks: 1,
+		Delay: time.Millisecond},
+	{Name: "hundred", Title: "100 locks at once, one session", Clients: 1, Workers: 100,
+		Locks: 100},
+	{Name: "locks", Title: "1,000 locks at once, one session", Clients: 1, Workers: 1000,
+		Locks: 1000},
 }
 
-// has reports whether a contestant takes part: the floor where no one waits, WithLocalHandoff where it matters.
+// has reports whether a contestant takes part: the floor where no one waits, WithLocalHandoff where
+// it matters.
 func (s Setting) has(c Contestant) bool {
 	switch c.Name {
 	case Floor:

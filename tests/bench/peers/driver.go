@@ -25,8 +25,11 @@ type driverClient struct {
 }
 
 // Open ends with a session, as every contestant's does.
-func (d driver) Open(ctx context.Context, server string, timeout time.Duration) (load.Client, error) {
-	conn, events, err := zk.Connect([]string{server}, timeout, zk.WithLogInfo(false), zk.WithLogger(log.New(io.Discard, "", 0)))
+func (d driver) Open(
+	ctx context.Context, server string, timeout time.Duration,
+) (load.Client, error) {
+	conn, events, err := zk.Connect([]string{server}, timeout, zk.WithLogInfo(false),
+		zk.WithLogger(log.New(io.Discard, "", 0)))
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +64,8 @@ func newDriverLock(c *zk.Conn, path string) (load.Locker, error) {
 func (l driverLock) Lock(context.Context) error   { return l.l.LockWithData(data) }
 func (l driverLock) Unlock(context.Context) error { return l.l.Unlock() }
 
-// raw is the floor: the least that any lock of this recipe has to do, without the lock. It excludes no one.
+// raw is the floor: the least that any lock of this recipe has to do, without the lock. It excludes
+// no one.
 type raw struct {
 	c         *zk.Conn
 	path, own string
@@ -72,7 +76,8 @@ func newRaw(c *zk.Conn, path string) (load.Locker, error) {
 		if i < len(path) && path[i] != '/' {
 			continue
 		}
-		if _, err := c.Create(path[:i], nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		if _, err := c.Create(path[:i], nil, 0, zk.WorldACL(zk.PermAll)); err != nil &&
+			!errors.Is(err, zk.ErrNodeExists) {
 			return nil, err
 		}
 	}

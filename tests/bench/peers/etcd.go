@@ -14,8 +14,8 @@ import (
 	"github.com/zklock/locker/tests/bench/load"
 )
 
-// etcd is concurrency.Mutex. It has no znodes, but keys that belong to a lease; and as its key is named after its
-// lease, workers of one client that want the same lock need a lease each.
+// etcd is concurrency.Mutex. It has no znodes, but keys that belong to a lease; and as its key is
+// named after its lease, workers of one client that want the same lock need a lease each.
 type etcd struct{}
 
 type etcdClient struct {
@@ -25,7 +25,8 @@ type etcdClient struct {
 }
 
 func (etcd) Open(ctx context.Context, server string, timeout time.Duration) (load.Client, error) {
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{server}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{server},
+		DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,8 @@ func (c *etcdClient) session(ctx context.Context) (*concurrency.Session, error) 
 	if err != nil {
 		return nil, err
 	}
-	s, err := concurrency.NewSession(c.c, concurrency.WithLease(lease.ID), concurrency.WithTTL(c.ttl))
+	s, err := concurrency.NewSession(c.c, concurrency.WithLease(lease.ID),
+		concurrency.WithTTL(c.ttl))
 	if err == nil {
 		c.sessions = append(c.sessions, s)
 	}

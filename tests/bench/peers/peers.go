@@ -1,5 +1,6 @@
-// Package peers holds the contestants that are Go programs: the floor, this library in its modes, and the locks of
-// go-zookeeper and etcd. Those of Curator and Kazoo are programs in match/testdata.
+// Package peers holds the contestants that are Go programs: the floor, this library in its modes,
+// and the locks of go-zookeeper and etcd. Those of Curator and Kazoo are programs in
+// match/testdata.
 package peers
 
 import (

@@ -18,12 +18,15 @@ func middle(r *match.Result, s match.Setting, c match.Contestant) stats.Figures 
 	var acquire, handOver, cpu []time.Duration
 	var allocations, calls []float64
 	for _, f := range r.Cells[match.Key(s, c)] {
-		rates, acquire, handOver = append(rates, f.Rate), append(acquire, f.Acquire), append(handOver, f.HandOver)
-		cpu, allocations, calls = append(cpu, f.CPU), append(allocations, f.Allocations), append(calls, f.SystemCalls)
+		rates, acquire, handOver = append(rates, f.Rate), append(acquire,
+			f.Acquire), append(handOver, f.HandOver)
+		cpu, allocations, calls = append(cpu, f.CPU), append(allocations,
+			f.Allocations), append(calls, f.SystemCalls)
 	}
 	return stats.Figures{
 		Rate: stats.Median(rates), Acquire: stats.Median(acquire), HandOver: stats.Median(handOver),
-		CPU: stats.Median(cpu), Allocations: stats.Median(allocations), SystemCalls: stats.Median(calls),
+		CPU: stats.Median(cpu), Allocations: stats.Median(allocations),
+		SystemCalls: stats.Median(calls),
 	}
 }
 
@@ -36,16 +39,22 @@ func Text(r *match.Result) string {
 	}
 	table(&b, r, "cycles a second (p50)", r.Contestants, cell)
 	b.WriteString("\nIn brackets the hand-over between clients, from a release to the next hold; where no one waits, how long acquiring takes.\n")
-	reporting := slices.DeleteFunc(slices.Clone(r.Contestants), func(c match.Contestant) bool { return !reportsCost(r, c) })
+	reporting := slices.DeleteFunc(slices.Clone(r.Contestants), func(c match.Contestant) bool {
+		return !reportsCost(r, c)
+	})
 	if len(reporting) > 0 {
 		table(&b, r, "a cycle costs the client", reporting, cost)
-		b.WriteString("\nCPU time, allocations, and system calls that read or write, of the contestant's process.\n")
+		b.WriteString(
+			"\nCPU time, allocations, and system calls that read or write, of the contestant's process.\n")
 	}
 	return b.String()
 }
 
 // table prints a cell for each setting and contestant.
-func table(b *strings.Builder, r *match.Result, title string, contestants []match.Contestant, cell func(stats.Figures) string) {
+func table(
+	b *strings.Builder, r *match.Result, title string, contestants []match.Contestant,
+	cell func(stats.Figures) string,
+) {
 	const first, column = "\n| %-33s |", " %26s |"
 	fmt.Fprintf(b, first, title)
 	for _, c := range contestants {
@@ -63,7 +72,9 @@ func table(b *strings.Builder, r *match.Result, title string, contestants []matc
 
 // reportsCost reports whether the contestant says what its process has used.
 func reportsCost(r *match.Result, c match.Contestant) bool {
-	return slices.ContainsFunc(r.Settings, func(s match.Setting) bool { return middle(r, s, c).CPU > 0 })
+	return slices.ContainsFunc(r.Settings, func(s match.Setting) bool {
+		return middle(r, s, c).CPU > 0
+	})
 }
 
 // cost is a cell of the second table.

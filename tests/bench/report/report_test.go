@@ -17,15 +17,19 @@ import (
 
 // result is three rounds of made-up figures: the floor's rate, ours and zk.Lock's.
 func result() *match.Result {
-	r := &match.Result{Config: match.Config{Rounds: 3, Run: time.Second}, Machine: "a <small> machine", Left: []string{"left out: Kazoo Lock: not there"},
+	r := &match.Result{Config: match.Config{Rounds: 3, Run: time.Second},
+		Machine: "a <small> machine", Left: []string{"left out: Kazoo Lock: not there"},
 		Settings: match.Settings[:3:3], Cells: map[string][]stats.Figures{}}
-	for name, rates := range map[string][]float64{match.Floor: {1000, 2000, 1500}, "zklock": {990, 1960, 1200}, "zk.Lock": {500, 1000, 900}} {
+	for name, rates := range map[string][]float64{match.Floor: {1000, 2000, 1500},
+		"zklock": {990, 1960, 1200}, "zk.Lock": {500, 1000, 900}} {
 		for _, s := range r.Settings {
 			for _, rate := range rates {
 				key := match.Key(s, match.Contestant{Name: name})
-				f := stats.Figures{Rate: rate, Acquire: 2 * time.Millisecond, HandOver: time.Duration(s.Clients-1) * time.Millisecond}
+				f := stats.Figures{Rate: rate, Acquire: 2 * time.Millisecond,
+					HandOver: time.Duration(s.Clients-1) * time.Millisecond}
 				if name == "zklock" {
-					f.CPU, f.Allocations, f.SystemCalls = time.Duration(rate)*time.Microsecond, 1043, 12.34
+					f.CPU, f.Allocations, f.SystemCalls = time.Duration(
+						rate)*time.Microsecond, 1043, 12.34
 				}
 				r.Cells[key] = append(r.Cells[key], f)
 			}
@@ -41,10 +45,13 @@ func result() *match.Result {
 
 func TestTextShowsMedians(t *testing.T) {
 	text := report.Text(result())
-	require.Regexp(t, `(?m)^\| one client alone +\| +1,500 \(2\.00 ms\) \| +1,200 \(2\.00 ms\) \| +900 \(2\.00 ms\) \|$`, text)
-	require.Regexp(t, `(?m)^\| 2 clients, one lock +\| .* \| +1,200 \(1\.00 ms\) \| +900 \(1\.00 ms\) \|$`, text)
+	require.Regexp(t,
+		`(?m)^\| one client alone +\| +1,500 \(2\.00 ms\) \| +1,200 \(2\.00 ms\) \| +900 \(2\.00 ms\) \|$`, text)
+	require.Regexp(t,
+		`(?m)^\| 2 clients, one lock +\| .* \| +1,200 \(1\.00 ms\) \| +900 \(1\.00 ms\) \|$`, text)
 	require.Contains(t, text, "left out: Kazoo Lock: not there")
-	require.Regexp(t, `(?m)^\| a cycle costs the client +\| +zklock \|$`, text, "who reports no cost has no column")
+	require.Regexp(t, `(?m)^\| a cycle costs the client +\| +zklock \|$`, text,
+		"who reports no cost has no column")
 	require.Regexp(t, `(?m)^\| one client alone +\| +1200 µs, 1,043, 12\.3 \|$`, text)
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/zklock/locker/tests/bench/match"
 )
 
-// The drawing is a panel for each of these settings, and in it a bar for each contestant: its cycles a second.
+// The drawing is a panel for each of these settings, and in it a bar for each contestant: its
+// cycles a second.
 var drawn = []string{"alone", "sixteen", "sixteen-1ms", "crowd", "locks"}
 
 // Sizes in pixels.
@@ -24,8 +25,8 @@ const (
 	numberRoom = 120
 )
 
-// style has colours that can be read on white and on black. A browser that shows the drawing as an image applies the
-// media query to the system's preference.
+// style has colours that can be read on white and on black. A browser that shows the drawing as an
+// image applies the media query to the system's preference.
 const style = `
 text{font:13px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#24292f}
 .head{font-weight:600}.small{font-size:11px;fill:#57606a}
@@ -56,13 +57,16 @@ func SVG(r *match.Result) []byte {
 		fmt.Sprintf("Lock and unlock, cycles a second, longer is better: medians of rounds by turns (%d), three servers on the same machine.", r.Rounds),
 		r.Machine,
 	} {
-		fmt.Fprintf(&b, `<text class="small" x="0" y="%d">%s</text>`+"\n", y+12, html.EscapeString(line))
+		fmt.Fprintf(&b, `<text class="small" x="0" y="%d">%s</text>`+"\n", y+12,
+			html.EscapeString(line))
 		y += 18
 	}
 	y += 2
 	var out strings.Builder
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">`+"\n", width, y, width, y)
-	fmt.Fprintf(&out, "<title>Lock and unlock, cycles a second</title>\n<style>%s</style>\n%s</svg>\n", style, b.String())
+	fmt.Fprintf(&out,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">`+"\n", width, y, width, y)
+	fmt.Fprintf(&out,
+		"<title>Lock and unlock, cycles a second</title>\n<style>%s</style>\n%s</svg>\n", style, b.String())
 	return []byte(out.String())
 }
 
@@ -80,14 +84,18 @@ func barsOf(r *match.Result, s match.Setting) []bar {
 
 // panel draws below y and returns where it ends.
 func panel(b *strings.Builder, y int, title string, bars []bar) int {
-	fmt.Fprintf(b, `<text class="head" x="0" y="%d">%s</text>`+"\n", y+panelHead/2, html.EscapeString(title))
+	fmt.Fprintf(b, `<text class="head" x="0" y="%d">%s</text>`+"\n", y+panelHead/2,
+		html.EscapeString(title))
 	most := slices.MaxFunc(bars, func(a, b bar) int { return int(a.rate - b.rate) }).rate
 	for i, one := range bars {
 		top := y + panelHead - 10 + i*rowHeight
 		length := max(1, int(one.rate/most*(width-labelWidth-numberRoom)))
-		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, labelWidth-8, top+barHeight-3, html.EscapeString(one.title))
-		fmt.Fprintf(b, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="2"/>`, one.class, labelWidth, top, length, barHeight)
-		fmt.Fprintf(b, `<text x="%d" y="%d">%s</text>`+"\n", labelWidth+length+6, top+barHeight-3, count(one.rate))
+		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, labelWidth-8,
+			top+barHeight-3, html.EscapeString(one.title))
+		fmt.Fprintf(b, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="2"/>`, one.class,
+			labelWidth, top, length, barHeight)
+		fmt.Fprintf(b, `<text x="%d" y="%d">%s</text>`+"\n", labelWidth+length+6, top+barHeight-3,
+			count(one.rate))
 	}
 	return y + panelHead - 10 + len(bars)*rowHeight + panelGap
 }

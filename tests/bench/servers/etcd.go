@@ -51,15 +51,19 @@ func startEtcd(ctx context.Context, dir string, nodes int) (c *cluster, err erro
 	}
 	for i := range nodes {
 		client, peer := url(ports[2*i]), url(ports[2*i+1])
-		cmd := exec.Command("etcd", "--name", fmt.Sprint("n", i), "--data-dir", filepath.Join(dir, fmt.Sprint("etcd-", i)),
+		cmd := exec.Command("etcd", "--name", fmt.Sprint("n", i), "--data-dir",
+			filepath.Join(dir, fmt.Sprint("etcd-", i)),
 			"--listen-client-urls", client, "--advertise-client-urls", client,
 			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-			"--initial-cluster", strings.Join(initial, ","), "--initial-cluster-token", dir, "--log-level", "error")
-		cmd.Stderr, cmd.SysProcAttr = &bytes.Buffer{}, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			"--initial-cluster", strings.Join(initial,
+				","), "--initial-cluster-token", dir, "--log-level", "error")
+		cmd.Stderr = &bytes.Buffer{}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
 			return c, err
 		}
-		c.procs, c.addrs = append(c.procs, cmd), append(c.addrs, strings.TrimPrefix(client, "http://"))
+		c.procs, c.addrs = append(c.procs, cmd), append(c.addrs,
+			strings.TrimPrefix(client, "http://"))
 	}
 	return c, c.await(ctx)
 }
@@ -81,7 +85,8 @@ func (c *cluster) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for _, addr := range c.addrs {
-		client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr},
+			DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
 		if err != nil {
 			return err
 		}
@@ -105,7 +110,8 @@ func (c *cluster) await(ctx context.Context) error {
 
 func (c *cluster) close() {
 	for _, p := range c.procs {
-		_ = p.Process.Kill() // it may have ended already, and its exit code does not matter any more
+		// it may have ended already, and its exit code does not matter any more
+		_ = p.Process.Kill()
 		_ = p.Wait()
 	}
 }

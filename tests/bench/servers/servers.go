@@ -1,5 +1,5 @@
-// Package servers starts the contestants' servers, three of ZooKeeper and three of etcd, and in front of them, when a
-// setting asks for it, proxies that delay.
+// Package servers starts the contestants' servers, three of ZooKeeper and three of etcd, and in
+// front of them, when a setting asks for it, proxies that delay.
 package servers
 
 import (
@@ -41,11 +41,13 @@ type Site struct {
 
 // Config says how to start the servers.
 type Config struct {
-	Nodes int    // of each kind: one or three
-	Disk  string // the directory where they keep their data, with every write synced to disk; empty: in memory
+	Nodes int // of each kind: one or three
+	// the directory where they keep their data, with every write synced to disk; empty: in memory
+	Disk string
 }
 
-// memory is where servers keep their data, so that no disk is measured: etcd cannot be configured not to sync.
+// memory is where servers keep their data, so that no disk is measured: etcd cannot be configured
+// not to sync.
 const memory = "/dev/shm"
 
 // Open starts the servers, those of etcd if it is installed, within some two minutes.
@@ -76,7 +78,8 @@ func Open(ctx context.Context, c Config) (s *Site, err error) {
 func (s *Site) makeDir(disk string) (err error) {
 	where, note := disk, "the servers keep their data on a disk, and wait for it with every write"
 	if disk == "" {
-		where, note = memory, "the servers keep their data in memory ("+memory+"): no disk is measured"
+		where, note = memory, "the servers keep their data in memory ("+memory+
+			"): no disk is measured"
 	}
 	s.Notes = append(s.Notes, note)
 	s.dir, err = os.MkdirTemp(where, "bench-")
@@ -107,8 +110,8 @@ func (s *Site) startZooKeeper(c Config) (err error) {
 // Has reports whether there are servers of a kind.
 func (s *Site) Has(k Kind) bool { return len(s.addrs[k]) > 0 }
 
-// Addrs returns the addresses of a kind's servers, in a fixed order, with a delay each way. Proxies are made at their
-// first use and last as long as the site.
+// Addrs returns the addresses of a kind's servers, in a fixed order, with a delay each way. Proxies
+// are made at their first use and last as long as the site.
 func (s *Site) Addrs(k Kind, delay time.Duration) (addrs []string, err error) {
 	if delay == 0 {
 		return s.addrs[k], nil

@@ -1,5 +1,5 @@
-// Package stats is the benchmark's arithmetic: it turns recorded times into figures. It is the same for every
-// contestant.
+// Package stats is the benchmark's arithmetic: it turns recorded times into figures. It is the same
+// for every contestant.
 package stats
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Op is one cycle of one worker: when it asked for the lock, had it and began to release it at once, and learned that
-// it was free. Times are nanoseconds of one clock.
+// Op is one cycle of one worker: when it asked for the lock, had it and began to release it at
+// once, and learned that it was free. Times are nanoseconds of one clock.
 type Op struct {
 	Lock             int
 	Asked, Got, Left int64
@@ -20,8 +20,8 @@ type Window struct{ Start, End int64 }
 
 func (w Window) has(t int64) bool { return t >= w.Start && t < w.End }
 
-// Cost is what a contestant's process has used in a window. It is zero for a contestant that does not
-// report it.
+// Cost is what a contestant's process has used in a window. It is zero for a contestant that does
+// not report it.
 type Cost struct {
 	CPU         time.Duration
 	Allocations int64 // of objects on the heap
@@ -30,14 +30,17 @@ type Cost struct {
 
 // Less returns the cost from before, an earlier reading, until c.
 func (c Cost) Less(before Cost) Cost {
-	return Cost{c.CPU - before.CPU, c.Allocations - before.Allocations, c.SystemCalls - before.SystemCalls}
+	return Cost{c.CPU - before.CPU, c.Allocations - before.Allocations,
+		c.SystemCalls - before.SystemCalls}
 }
 
 // Figures are computed from the cycles of a window.
 type Figures struct {
-	Rate     float64       // of the cycles that ended in the window, a second
-	Acquire  time.Duration // the median time of those from asking to holding
-	HandOver time.Duration // the median time from a release to the hold of the next one, if that was already waiting; zero if none was
+	Rate    float64       // of the cycles that ended in the window, a second
+	Acquire time.Duration // the median time of those from asking to holding
+	// the median time from a release to the hold of the next one, if that was already waiting; zero
+	// if none was
+	HandOver time.Duration
 
 	// What one cycle costs the contestant's process; zero if that is not known.
 	CPU         time.Duration

@@ -14,7 +14,8 @@ func TestMedianIsTheMiddleOrTheMeanOfTheTwoInTheMiddle(t *testing.T) {
 	odd := []float64{9, 1, 5}
 	require.Equal(t, 5.0, stats.Median(odd))
 	require.Equal(t, []float64{9, 1, 5}, odd, "the argument stays as it is")
-	require.Equal(t, 15*time.Millisecond, stats.Median([]time.Duration{10 * time.Millisecond, 20 * time.Millisecond}))
+	require.Equal(t, 15*time.Millisecond,
+		stats.Median([]time.Duration{10 * time.Millisecond, 20 * time.Millisecond}))
 }
 
 // Three cycles on one lock and one on another, in a window of a second.
@@ -23,7 +24,8 @@ func TestFiguresCountTheCyclesInsideTheWindow(t *testing.T) {
 	ops := []stats.Op{
 		{Lock: 0, Asked: 1100 * ms, Got: 1230 * ms, Left: 1260 * ms}, // waited for the next line's
 		{Lock: 0, Asked: 900 * ms, Got: 1200 * ms, Left: 1210 * ms},  // asked before the window
-		{Lock: 0, Asked: 1300 * ms, Got: 1310 * ms, Left: 2100 * ms}, // came to a free lock; left after the window
+		// came to a free lock; left after the window
+		{Lock: 0, Asked: 1300 * ms, Got: 1310 * ms, Left: 2100 * ms},
 		{Lock: 1, Asked: 1000 * ms, Got: 1050 * ms, Left: 1100 * ms},
 	}
 	cost := stats.Cost{CPU: 3 * time.Millisecond, Allocations: 6, SystemCalls: 9}

@@ -25,7 +25,8 @@ func main() {
 	clients := flag.Int("clients", 1000, "how many clients there are")
 	locks := flag.Int("locks", 10, "how many locks each client holds")
 	outage := flag.Duration("outage", 20*time.Second, "for how long the servers are away")
-	connections := flag.Int("connections", 0, "maxClientCnxns: how many connections a server accepts from one address; 0: any number")
+	connections := flag.Int("connections", 0,
+		"maxClientCnxns: how many connections a server accepts from one address; 0: any number")
 	flag.Parse()
 	s := &storm{clients: *clients, locks: *locks, outage: *outage}
 	if err := s.run(*connections); err != nil {
@@ -45,7 +46,8 @@ type storm struct {
 }
 
 func (s *storm) run(connections int) (err error) {
-	e, err := ensemble.Open(3, ensemble.WithTick(2*time.Second), ensemble.WithConfig(fmt.Sprint("maxClientCnxns=", connections)))
+	e, err := ensemble.Open(3, ensemble.WithTick(2*time.Second),
+		ensemble.WithConfig(fmt.Sprint("maxClientCnxns=", connections)))
 	if err != nil {
 		return err
 	}
@@ -100,7 +102,8 @@ func (s *storm) client(ctx context.Context, e *ensemble.Ensemble, i int) {
 		}
 		addrs += n.Addr()
 	}
-	c, err := zklock.Open(addrs, zklock.WithoutLog(), zklock.WithTickTime(2*time.Second), zklock.WithDialer(s.dial))
+	c, err := zklock.Open(addrs, zklock.WithoutLog(), zklock.WithTickTime(2*time.Second),
+		zklock.WithDialer(s.dial))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "storm:", err)
 		return
@@ -136,7 +139,8 @@ func (s *storm) dial(network, addr string, limit time.Duration) (net.Conn, error
 func (s *storm) await(atMost time.Duration) error {
 	for end := time.Now().Add(atMost); s.held.Load() < int64(s.clients*s.locks); {
 		if time.Now().After(end) {
-			return fmt.Errorf("%d of %d locks are held after %v", s.held.Load(), s.clients*s.locks, atMost)
+			return fmt.Errorf("%d of %d locks are held after %v", s.held.Load(), s.clients*s.locks,
+				atMost)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

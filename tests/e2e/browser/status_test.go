@@ -32,7 +32,8 @@ var picture = flag.String("picture", "", "write the status page's picture into t
 //go:embed look.js
 var look string
 
-// browse starts a browser, which ends with the test, and returns its context. The test fails if the browser logs anything.
+// browse starts a browser, which ends with the test, and returns its context. The test fails if the
+// browser logs anything.
 func browse(t *testing.T) context.Context {
 	t.Helper()
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.WindowSize(1100, 900))
@@ -81,7 +82,8 @@ func get[T any](t *testing.T, ctx context.Context, what chromedp.Action[T]) T {
 func shows(t *testing.T, ctx context.Context, element chromedp.CSS, want string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		text, err := chromedp.Run(ctx, chromedp.Text(element)) // fails while the next page is loaded
+		// fails while the next page is loaded
+		text, err := chromedp.Run(ctx, chromedp.Text(element))
 		return err == nil && strings.Contains(text, want)
 	}, time.Minute, 10*time.Millisecond, "%s does not show %q", element, want)
 }
@@ -91,8 +93,9 @@ func link(text string) chromedp.Action[chromedp.Void] {
 	return chromedp.Click(fmt.Sprintf("//a[normalize-space()=%q]", text))
 }
 
-// An operator looks at the status page, at a lock's queue, and at a lock whose name he types. The page can be read in every
-// window and colour scheme, runs no script, and what others wrote into znodes stays text.
+// An operator looks at the status page, at a lock's queue, and at a lock whose name he types. The
+// page can be read in every window and colour scheme, runs no script, and what others wrote into
+// znodes stays text.
 func TestAnOperatorUsesTheStatusPage(t *testing.T) {
 	srv := zktest.Run(t)
 	dial := func() *zklock.Client {
@@ -113,7 +116,9 @@ func TestAnOperatorUsesTheStatusPage(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 		})
 		require.Eventually(t, func() bool {
-			return slices.ContainsFunc(c.Status().Waits, func(w zklock.LockInfo) bool { return w.Path == path && w.HolderOwner != "" })
+			return slices.ContainsFunc(c.Status().Waits, func(w zklock.LockInfo) bool {
+				return w.Path == path && w.HolderOwner != ""
+			})
 		}, time.Minute, time.Millisecond)
 	}
 	const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`
@@ -140,17 +145,20 @@ func TestAnOperatorUsesTheStatusPage(t *testing.T) {
 		require.NoError(t, os.WriteFile(*picture, get(t, ctx, chromedp.FullScreenshot(100)), 0o644))
 	}
 
-	do(t, ctx, chromedp.SetValue(chromedp.CSS("input[name=path]"), "/locks/none"), chromedp.Click(chromedp.CSS("button")))
+	do(t, ctx, chromedp.SetValue(chromedp.CSS("input[name=path]"), "/locks/none"),
+		chromedp.Click(chromedp.CSS("button")))
 	shows(t, ctx, "#queue", "Nobody is in line at /locks/none")
 
 	const reloads = chromedp.CSS("meta[http-equiv=refresh]")
-	do(t, ctx, link("every 5 s"), chromedp.WaitReady(reloads), chromedp.Navigate(web.URL+"?path=/locks/rebuild-index&refresh=1"))
+	do(t, ctx, link("every 5 s"), chromedp.WaitReady(reloads),
+		chromedp.Navigate(web.URL+"?path=/locks/rebuild-index&refresh=1"))
 	at := get(t, ctx, chromedp.Text(chromedp.CSS("time")))
 	require.Eventually(t, func() bool {
 		now, err := chromedp.Run(ctx, chromedp.Text(chromedp.CSS("time")))
 		return err == nil && now != at
 	}, time.Minute, 10*time.Millisecond, "the page does not load itself again")
-	do(t, ctx, chromedp.Navigate(web.URL+"?path=/locks/rebuild-index&refresh=3600"), link("stop"), chromedp.WaitNotPresent(reloads))
+	do(t, ctx, chromedp.Navigate(web.URL+"?path=/locks/rebuild-index&refresh=3600"), link("stop"),
+		chromedp.WaitNotPresent(reloads))
 
 	do(t, ctx, chromedp.Navigate(web.URL+"?path=/locks/reports/2026-11"))
 	shows(t, ctx, "#queue tbody", hostile)
@@ -160,10 +168,13 @@ func TestAnOperatorUsesTheStatusPage(t *testing.T) {
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{320, 700, 1100, 2000} {
 			_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia,
-				emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+				emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+					{Name: "prefers-color-scheme", Value: scheme},
+				}})
 			require.NoError(t, err)
 			do(t, ctx, chromedp.EmulateViewport(width, 900))
-			require.Empty(t, get(t, ctx, chromedp.Evaluate[[]string](look)), "%s, %d pixels", scheme, width)
+			require.Empty(t, get(t, ctx, chromedp.Evaluate[[]string](look)), "%s, %d pixels",
+				scheme, width)
 		}
 	}
 

@@ -20,7 +20,9 @@ type belief struct {
 	stop   context.CancelFunc
 	joined sync.WaitGroup
 	lead   time.Duration
-	active bool // ask Err as well, which ends a session whose lease has expired: every second client does without
+	// ask Err as well, which ends a session whose lease has expired: every second client does
+	// without
+	active bool
 }
 
 const lookEvery = time.Millisecond
@@ -71,7 +73,8 @@ func (b *belief) look(now history.Stamp, h *zklock.Hold) bool {
 	case left > 0:
 		b.op.Sure = now
 	}
-	if after := history.Now(); after.Sub(now) > b.lead { // the process was stopped, or starved, between the two readings of the clock
+	if after := history.Now(); after.Sub(now) > b.lead {
+		// the process was stopped, or starved, between the two readings of the clock
 		b.op.Stall, b.op.Resumed = now-1, after
 	}
 	return true

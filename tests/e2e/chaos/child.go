@@ -15,9 +15,9 @@ import (
 	"github.com/zklock/locker/tests/e2e/history"
 )
 
-// A client that is to be stopped has to be a process of its own: this program started again, with childEnv set to its
-// SiteConfig. It reads orders from its standard input and writes what happens to its standard output, one line of JSON
-// each. It ends when its standard input is closed.
+// A client that is to be stopped has to be a process of its own: this program started again, with
+// childEnv set to its SiteConfig. It reads orders from its standard input and writes what happens
+// to its standard output, one line of JSON each. It ends when its standard input is closed.
 
 const childEnv = "ZKLOCK_CHAOS_CLIENT"
 
@@ -37,8 +37,8 @@ type fromChild struct {
 	Err   string      `json:",omitempty"` // why the process can't go on
 }
 
-// Child runs a client when this process was started for one, and returns true and the exit code. A program
-// that uses Open calls it first.
+// Child runs a client when this process was started for one, and returns true and the exit code. A
+// program that uses Open calls it first.
 func Child() (code int, is bool) {
 	text := os.Getenv(childEnv)
 	if text == "" {
@@ -80,7 +80,8 @@ func play(text string, say func(fromChild)) error {
 		}
 		switch {
 		case o.Start != nil:
-			if err := m.start(*o.Start, func(op history.Op) { say(fromChild{Op: &op}) }); err != nil {
+			if err := m.start(*o.Start,
+				func(op history.Op) { say(fromChild{Op: &op}) }); err != nil {
 				return err
 			}
 		case o.Stop:
@@ -122,7 +123,8 @@ func newOutside(conf SiteConfig) (*outside, error) {
 		return nil, err
 	}
 	m := &outside{
-		client: conf.Client, cmd: exec.Command(self), ready: make(chan struct{}), done: make(chan string, 1),
+		client: conf.Client, cmd: exec.Command(self), ready: make(chan struct{}),
+		done:   make(chan string, 1),
 		figure: make(chan Stats, 1), joined: make(chan struct{}),
 	}
 	m.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
@@ -146,7 +148,9 @@ func newOutside(conf SiteConfig) (*outside, error) {
 	case <-m.joined:
 		return nil, errors.Join(m.why(), m.close())
 	case <-time.After(2 * dialBound):
-		return nil, errors.Join(fmt.Errorf("client %d: no session within %v", conf.Client, 2*dialBound), m.cmd.Process.Kill(), m.close())
+		return nil,
+			errors.Join(fmt.Errorf("client %d: no session within %v", conf.Client, 2*dialBound),
+				m.cmd.Process.Kill(), m.close())
 	}
 }
 
@@ -235,7 +239,9 @@ func (m *outside) close() error {
 	select {
 	case <-m.joined:
 	case <-time.After(closeBound):
-		err = errors.Join(err, fmt.Errorf("client %d: its process did not end within %v", m.client, closeBound), m.cmd.Process.Kill())
+		err = errors.Join(err,
+			fmt.Errorf("client %d: its process did not end within %v", m.client,
+				closeBound), m.cmd.Process.Kill())
 		<-m.joined
 	}
 	return errors.Join(err, m.cmd.Wait())

@@ -14,15 +14,17 @@ import (
 // compareBound is how long the servers may take to agree on a tree in which nothing moves any more.
 const compareBound = 15 * time.Second
 
-// compare returns the znodes of a round on which the servers don't agree, even some time after the last request. A server
-// that has lost agreement shows a lock's znode whose session ended long ago, or does not show the znode of a hold: a known
-// fault of ZooKeeper (ZOOKEEPER-4541), against which a client can do nothing.
+// compare returns the znodes of a round on which the servers don't agree, even some time after the
+// last request. A server that has lost agreement shows a lock's znode whose session ended long ago,
+// or does not show the znode of a hold: a known fault of ZooKeeper (ZOOKEEPER-4541), against which
+// a client can do nothing.
 func (r *Run) compare(o Orders) []string {
 	if len(r.conf.Ensemble.Addrs) < 2 {
 		return nil
 	}
 	var differ []string
-	for end := time.Now().Add(compareBound); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(compareBound); time.Now().Before(end); time.Sleep(
+		200 * time.Millisecond) {
 		trees := make([]map[string]int64, len(r.conf.Ensemble.Addrs))
 		for i, addr := range r.conf.Ensemble.Addrs {
 			var err error
@@ -42,8 +44,10 @@ func (r *Run) differences(trees []map[string]int64) (differ []string) {
 		for j, other := range trees {
 			for path, czxid := range tree {
 				if czxid != other[path] {
-					differ = append(differ, fmt.Sprintf("%s was made by %#x on server %s, and by %#x on server %s (0: it is not there)",
-						path, czxid, r.conf.Ensemble.Addrs[i], other[path], r.conf.Ensemble.Addrs[j]))
+					here, there := r.conf.Ensemble.Addrs[i], r.conf.Ensemble.Addrs[j]
+					differ = append(differ, fmt.Sprintf(
+						"%s was made by %#x on server %s, and by %#x on server %s (0: it is not there)",
+						path, czxid, here, other[path], there))
 				}
 			}
 		}
@@ -55,7 +59,8 @@ func (r *Run) differences(trees []map[string]int64) (differ []string) {
 func (r *Run) tree(addr, root string) (tree map[string]int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), compareBound)
 	defer cancel()
-	s, err := session.Open(ctx, addr, session.Config{Timeout: 20 * r.conf.Ensemble.Tick, TickTime: r.conf.Ensemble.Tick})
+	s, err := session.Open(ctx, addr,
+		session.Config{Timeout: 20 * r.conf.Ensemble.Tick, TickTime: r.conf.Ensemble.Tick})
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,8 @@ package chaos
 
 import "github.com/zklock/locker/tests/e2e/servers"
 
-// Witness starts the witnesses of an ensemble on znodes below root; the function stops them and returns what they found.
+// Witness starts the witnesses of an ensemble on znodes below root; the function stops them and
+// returns what they found.
 func Witness(e *servers.Ensemble, root string) (finish func() []string) {
 	return (&Run{conf: Config{Ensemble: e}}).watchEnsemble(root).finish
 }

@@ -13,7 +13,8 @@ import (
 // fault is one way to break something, and to mend it after a while.
 type fault struct {
 	name string
-	// run breaks something, waits, and mends it; it returns early when ctx ends. It calls what to say what it broke.
+	// run breaks something, waits, and mends it; it returns early when ctx ends. It calls what to
+	// say what it broke.
 	run func(ctx context.Context, rng *rand.Rand, what func(format string, args ...any)) error
 }
 
@@ -32,7 +33,8 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pick returns the index of the leader, or of a follower; where there is no leader just now, of any.
+// pick returns the index of the leader, or of a follower; where there is no leader just now, of
+// any.
 func (r *Run) pick(rng *rand.Rand, leader bool) int {
 	n := len(r.conf.Ensemble.Addrs)
 	l := r.conf.Ensemble.Leader()
@@ -48,7 +50,8 @@ func (r *Run) pick(rng *rand.Rand, leader bool) int {
 // serverFaults are the faults that these servers allow, and the names of those they don't.
 func (r *Run) serverFaults() (can []fault, cannot []string) {
 	c := r.conf.Ensemble.Control
-	add := func(name string, has bool, run func(context.Context, *rand.Rand, func(string, ...any)) error) {
+	add := func(name string, has bool,
+		run func(context.Context, *rand.Rand, func(string, ...any)) error) {
 		if has {
 			can = append(can, fault{name, run})
 		} else {
@@ -57,52 +60,70 @@ func (r *Run) serverFaults() (can []fault, cannot []string) {
 	}
 	for _, role := range []string{"leader", "follower"} {
 		lead := role == "leader"
-		add(role+" kill", c.Kill != nil, func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
-			return r.span(ctx, rng, lead, between(rng, 200*time.Millisecond, 2500*time.Millisecond), what, c.Kill, c.Start)
-		})
-		add(role+" pause", c.Pause != nil, func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
-			return r.span(ctx, rng, lead, between(rng, 500*time.Millisecond, 4*time.Second), what, c.Pause, c.Resume)
-		})
+		add(role+" kill", c.Kill != nil,
+			func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
+				return r.span(ctx, rng, lead,
+					between(rng, 200*time.Millisecond, 2500*time.Millisecond),
+					what, c.Kill, c.Start)
+			})
+		add(role+" pause", c.Pause != nil,
+			func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
+				return r.span(ctx, rng, lead, between(rng, 500*time.Millisecond, 4*time.Second),
+					what,
+					c.Pause, c.Resume)
+			})
 		for _, p := range []struct {
 			name string
 			cut  func(int) error
-		}{{"partition", c.Isolate}, {"partition (not heard)", c.Mute}, {"partition (does not hear)", c.Deafen}} {
-			add(role+" "+p.name, p.cut != nil, func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
-				return r.span(ctx, rng, lead, between(rng, 500*time.Millisecond, 4*time.Second), what, p.cut, func(int) error { return c.Heal() })
+		}{{"partition", c.Isolate}, {"partition (not heard)", c.Mute}, {"partition (does not hear)",
+			c.Deafen}} {
+			add(role+" "+p.name, p.cut != nil,
+				func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
+					return r.span(ctx, rng, lead, between(rng, 500*time.Millisecond, 4*time.Second),
+						what, p.cut, func(int) error { return c.Heal() })
+				})
+		}
+		add(role+" slow link or disk", c.Slow != nil,
+			func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
+				d := between(rng, 20*time.Millisecond, 200*time.Millisecond)
+				slow := func(i int) error { return c.Slow(i, d) }
+				return r.span(ctx, rng, lead, between(rng, time.Second, 4*time.Second), what, slow,
+					func(i int) error { return c.Slow(i, 0) })
 			})
-		}
-		add(role+" slow link or disk", c.Slow != nil, func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
-			d := between(rng, 20*time.Millisecond, 200*time.Millisecond)
-			slow := func(i int) error { return c.Slow(i, d) }
-			return r.span(ctx, rng, lead, between(rng, time.Second, 4*time.Second), what, slow, func(i int) error { return c.Slow(i, 0) })
-		})
 	}
-	// A leader that is stopped for about a session timeout: the case that the lease can't tell from a live leader.
-	add("leader pause of a timeout", c.Pause != nil, func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
-		all := timeouts(r.conf.Ensemble.Tick)
-		t := all[rng.IntN(len(all))]
-		return r.span(ctx, rng, true, between(rng, t*9/10, t*11/10), what, c.Pause, c.Resume)
-	})
-	add("rolling restart", c.Kill != nil, func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
-		what("all servers, one after the other")
-		for i, n := range r.conf.Ensemble.Nodes {
-			if err := c.Kill(i); err != nil {
-				return err
+	// A leader that is stopped for about a session timeout: the case that the lease can't tell from
+	// a live leader.
+	add("leader pause of a timeout", c.Pause != nil,
+		func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
+			all := timeouts(r.conf.Ensemble.Tick)
+			t := all[rng.IntN(len(all))]
+			return r.span(ctx, rng, true, between(rng, t*9/10, t*11/10), what, c.Pause, c.Resume)
+		})
+	add("rolling restart", c.Kill != nil,
+		func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
+			what("all servers, one after the other")
+			for i, n := range r.conf.Ensemble.Nodes {
+				if err := c.Kill(i); err != nil {
+					return err
+				}
+				if err := c.Start(i); err != nil {
+					return err
+				}
+				for until := time.Now().Add(30 * time.Second); n.Mode() == "" && ctx.Err() == nil &&
+					time.Now().Before(until); {
+					rest(ctx, 50*time.Millisecond)
+				}
 			}
-			if err := c.Start(i); err != nil {
-				return err
-			}
-			for until := time.Now().Add(30 * time.Second); n.Mode() == "" && ctx.Err() == nil && time.Now().Before(until); {
-				rest(ctx, 50*time.Millisecond)
-			}
-		}
-		return nil
-	})
+			return nil
+		})
 	return can, cannot
 }
 
 // span breaks one server for some time.
-func (r *Run) span(ctx context.Context, rng *rand.Rand, leader bool, d time.Duration, what func(string, ...any), wreck, mend func(int) error) error {
+func (r *Run) span(
+	ctx context.Context, rng *rand.Rand, leader bool, d time.Duration, what func(string, ...any),
+	wreck, mend func(int) error,
+) error {
 	i := r.pick(rng, leader)
 	what("server %d for %v", i+1, d.Round(time.Millisecond))
 	if err := wreck(i); err != nil {
@@ -115,25 +136,34 @@ func (r *Run) span(ctx context.Context, rng *rand.Rand, leader bool, d time.Dura
 // clientFaults are the faults of one client: of its network, and of its process.
 func (r *Run) clientFaults() []fault {
 	var all []fault
-	network := func(name string, atMost func(t time.Duration) time.Duration, wreck func(*ensemble.Proxy, *rand.Rand)) {
-		all = append(all, fault{name, func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
-			p := r.peers[rng.IntN(len(r.peers))]
-			d := between(rng, 300*time.Millisecond, atMost(p.conf.Timeout))
-			what("client %d for %v", p.conf.Client, d.Round(time.Millisecond))
-			for _, x := range p.proxies {
-				wreck(x, rng)
-			}
-			rest(ctx, d)
-			p.mend(rng.IntN(2) == 0) // false: the bytes that were held back arrive now, late
-			return nil
-		}})
+	network := func(name string, atMost func(t time.Duration) time.Duration,
+		wreck func(*ensemble.Proxy, *rand.Rand)) {
+		all = append(all,
+			fault{name, func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
+				p := r.peers[rng.IntN(len(r.peers))]
+				d := between(rng, 300*time.Millisecond, atMost(p.conf.Timeout))
+				what("client %d for %v", p.conf.Client, d.Round(time.Millisecond))
+				for _, x := range p.proxies {
+					wreck(x, rng)
+				}
+				rest(ctx, d)
+				p.mend(rng.IntN(2) == 0) // false: the bytes that were held back arrive now, late
+				return nil
+			}})
 	}
 	long := func(t time.Duration) time.Duration { return 2 * t }
 	network("client partition", long, func(p *ensemble.Proxy, _ *rand.Rand) { p.Freeze() })
-	network("client partition (not heard)", long, func(p *ensemble.Proxy, _ *rand.Rand) { p.HoldRequests() })
-	network("client partition (does not hear)", long, func(p *ensemble.Proxy, _ *rand.Rand) { p.HoldReplies() })
-	network("client's replies lost", long, func(p *ensemble.Proxy, _ *rand.Rand) { p.DropReplies() })
-	network("client's connections cut", func(time.Duration) time.Duration { return time.Second }, func(p *ensemble.Proxy, _ *rand.Rand) { p.Cut() })
+	network("client partition (not heard)", long, func(p *ensemble.Proxy, _ *rand.Rand) {
+		p.HoldRequests()
+	})
+	network("client partition (does not hear)", long, func(p *ensemble.Proxy, _ *rand.Rand) {
+		p.HoldReplies()
+	})
+	network("client's replies lost", long, func(p *ensemble.Proxy, _ *rand.Rand) {
+		p.DropReplies()
+	})
+	network("client's connections cut", func(time.Duration) time.Duration { return time.Second },
+		func(p *ensemble.Proxy, _ *rand.Rand) { p.Cut() })
 	network("client's link slow", long, func(p *ensemble.Proxy, rng *rand.Rand) {
 		p.Delay(between(rng, 0, 150*time.Millisecond), between(rng, 0, 150*time.Millisecond))
 	})
@@ -183,7 +213,8 @@ func (d *deck) next() fault {
 	return f
 }
 
-// wreck deals faults until ctx ends: one every 3 to 5 s, but not before the previous one is over and ready returns.
+// wreck deals faults until ctx ends: one every 3 to 5 s, but not before the previous one is over
+// and ready returns.
 func (r *Run) wreck(ctx context.Context, d *deck, ready func(context.Context)) error {
 	if len(d.all) == 0 {
 		return nil
@@ -196,7 +227,8 @@ func (r *Run) wreck(ctx context.Context, d *deck, ready func(context.Context)) e
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.faults++
-			r.say("  %6.2fs  %s: %s", time.Since(r.roundBegan).Seconds(), f.name, fmt.Sprintf(format, args...))
+			r.say("  %6.2fs  %s: %s", time.Since(r.roundBegan).Seconds(), f.name,
+				fmt.Sprintf(format, args...))
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
@@ -207,10 +239,11 @@ func (r *Run) wreck(ctx context.Context, d *deck, ready func(context.Context)) e
 	return nil
 }
 
-// whole waits until all servers serve, for half a minute at most, so that no server is broken while another one catches
-// up: witness.go says what ZooKeeper does then.
+// whole waits until all servers serve, for half a minute at most, so that no server is broken while
+// another one catches up: witness.go says what ZooKeeper does then.
 func (r *Run) whole(ctx context.Context) {
-	for until := time.Now().Add(30 * time.Second); ctx.Err() == nil && time.Now().Before(until); rest(ctx, 50*time.Millisecond) {
+	for until := time.Now().Add(30 * time.Second); ctx.Err() == nil &&
+		time.Now().Before(until); rest(ctx, 50*time.Millisecond) {
 		serving := 0
 		for _, n := range r.conf.Ensemble.Nodes {
 			if n.Mode() != "" {

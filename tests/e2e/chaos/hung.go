@@ -7,14 +7,16 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// hung says what is wrong with an ensemble that lets nobody in although all faults have ended, and "" when nothing is:
-// a plain client of the driver's, without a line of this library, asks each server for a session. ZooKeeper 3.8.0 was
-// seen to say of itself that it serves and to answer no handshake any more, to anybody; no lock can help that.
+// hung says what is wrong with an ensemble that lets nobody in although all faults have ended, and
+// "" when nothing is: a plain client of the driver's, without a line of this library, asks each
+// server for a session. ZooKeeper 3.8.0 was seen to say of itself that it serves and to answer no
+// handshake any more, to anybody; no lock can help that.
 func (r *Run) hung() string {
 	addrs := r.conf.Ensemble.Addrs
 	in := make(chan bool, len(addrs))
 	for _, addr := range addrs {
-		go func() { in <- letsIn(addr) }() // ends after restBound; the channel takes its answer in any case
+		// ends after restBound; the channel takes its answer in any case
+		go func() { in <- letsIn(addr) }()
 	}
 	for range addrs {
 		if <-in {

@@ -11,7 +11,8 @@ import (
 type member interface {
 	// start begins a round; emit is called from any goroutine until finish has returned.
 	start(o Orders, emit func(history.Op)) error
-	// finish tells the workers that all was healed, and returns when each has completed its last cycle.
+	// finish tells the workers that all was healed, and returns when each has completed its last
+	// cycle.
 	finish() error
 	stats() (Stats, error)
 	close() error

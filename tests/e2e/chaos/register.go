@@ -12,11 +12,12 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// The register workloads read a value, wait, and replace it, without ever checking the hold's context: as a program does
-// that was stopped between its check and its write. Every value is written once, so that a history shows which value
-// each write has replaced.
+// The register workloads read a value, wait, and replace it, without ever checking the hold's
+// context: as a program does that was stopped between its check and its write. Every value is
+// written once, so that a history shows which value each write has replaced.
 
-// thinkTime, the wait, is long against the cycle of a lock, so that most stops hit a worker between its read and its write.
+// thinkTime, the wait, is long against the cycle of a lock, so that most stops hit a worker between
+// its read and its write.
 const thinkTime = 40 * time.Millisecond
 
 // nextValue is a value that no other write has.
@@ -27,7 +28,8 @@ func (w *worker) nextValue() string {
 
 func (w *worker) access(kind history.Kind, h *zklock.Hold) history.Op {
 	return history.Op{
-		Load: w.load, Kind: kind, Client: w.conf.Client, Worker: w.name, Paths: []string{w.path("register")},
+		Load: w.load, Kind: kind, Client: w.conf.Client, Worker: w.name,
+		Paths: []string{w.path("register")},
 		Token: int64(h.Token()),
 	}
 }
@@ -97,7 +99,8 @@ func (w *worker) useMulti(h *zklock.Hold) {
 		write := w.access(history.Write, h)
 		write.Prev, write.Value = prev, w.nextValue()
 		write.Call = history.Now()
-		_, err := h.Multi(ctx, session.OpSet{Path: write.Paths[0], Data: []byte(write.Value), Version: -1})
+		_, err := h.Multi(ctx,
+			session.OpSet{Path: write.Paths[0], Data: []byte(write.Value), Version: -1})
 		write.Return = history.Now()
 		switch {
 		case err == nil:

@@ -25,18 +25,21 @@ type Report struct {
 	Round    int
 	Problems []string // empty: all is well
 
-	// Rollbacks are acknowledged writes, made without any lock, that ZooKeeper lost, and what its servers disagree on
-	// for good. With any, the round proves nothing, and the ensemble is of no more use.
+	// Rollbacks are acknowledged writes, made without any lock, that ZooKeeper lost, and what its
+	// servers disagree on for good. With any, the round proves nothing, and the ensemble is of no
+	// more use.
 	Rollbacks []string
 
 	history.Figures
-	Faults         int
-	UnfencedLosses int           // writes of the register that nobody guards: reported, and no problem
+	Faults int
+	// writes of the register that nobody guards: reported, and no problem
+	UnfencedLosses int
 	Rest           time.Duration // from when all was healed until nothing was left
 	Watches        int64         // at the servers, at rest; -1: they don't tell
 	Goroutines     int           // of all processes, at rest
 	Heap           uint64        // bytes, of all processes, at rest
-	History        string        // the file that the history was written to, when there are problems
+	// the file that the history was written to, when there are problems
+	History string
 }
 
 func (p *Report) problem(err error) {
@@ -66,11 +69,14 @@ func (p *Report) String() string {
 		}
 		fmt.Fprintf(&b, "%s %d", l, p.Cycles[l])
 	}
-	fmt.Fprintf(&b, "), %d faults, %d holds lost, %d attempts failed, %d outcomes unknown, %d late writes refused\n",
+	fmt.Fprintf(&b,
+		"), %d faults, %d holds lost, %d attempts failed, %d outcomes unknown, %d late writes refused\n",
 		p.Faults, p.Lost, p.Failed, p.Unknown, p.Refused)
-	fmt.Fprintf(&b, "  at rest after %v: %d watches, %d goroutines, %d KB heap; a context ended at most %v after SafeUntil; %d holds of processes that did not run\n",
+	fmt.Fprintf(&b,
+		"  at rest after %v: %d watches, %d goroutines, %d KB heap; a context ended at most %v after SafeUntil; %d holds of processes that did not run\n",
 		p.Rest.Round(time.Millisecond), p.Watches, p.Goroutines, p.Heap>>10, p.Late, p.Cut)
-	fmt.Fprintf(&b, "  the unfenced register lost %d acknowledged writes; the others 0 unless said below", p.UnfencedLosses)
+	fmt.Fprintf(&b,
+		"  the unfenced register lost %d acknowledged writes; the others 0 unless said below", p.UnfencedLosses)
 	for _, s := range p.Rollbacks {
 		b.WriteString("\n  ZooKeeper itself failed, so that this round proves nothing: " + s)
 	}
@@ -97,7 +103,8 @@ func (r *Run) inspect(do func(ctx context.Context, s *session.Session) error) er
 		if err == nil {
 			err = do(ctx, s)
 		}
-		if err == nil || ctx.Err() != nil || !errors.Is(err, session.ErrLost) && !errors.Is(err, session.ErrUnknownOutcome) {
+		if err == nil || ctx.Err() != nil || !errors.Is(err, session.ErrLost) &&
+			!errors.Is(err, session.ErrUnknownOutcome) {
 			return err
 		} // else again, in the next session
 	}
@@ -145,7 +152,8 @@ func (r *Run) atRest(o Orders, rep *Report) error {
 		err := until(func() (err error) {
 			rep.Watches, err = r.conf.Ensemble.Watches()
 			if err == nil && rep.Watches > r.watched {
-				err = fmt.Errorf("the servers keep %d watches, and kept %d before the run", rep.Watches, r.watched)
+				err = fmt.Errorf("the servers keep %d watches, and kept %d before the run",
+					rep.Watches, r.watched)
 			}
 			return err
 		})
@@ -196,7 +204,8 @@ func (r *Run) empty(locks []string) error {
 func (r *Run) lastReads(o Orders) error {
 	const noToken = 1<<63 - 1 // greater than all tokens: the last read must see the last write
 	for _, l := range o.Loads {
-		op := history.Op{Load: l, Kind: history.Read, Worker: "the last reader", Token: noToken, Call: history.Now(), Outcome: history.OK}
+		op := history.Op{Load: l, Kind: history.Read, Worker: "the last reader", Token: noToken,
+			Call: history.Now(), Outcome: history.OK}
 		switch l {
 		case history.Fenced:
 			op.Paths = []string{o.Root + "/" + loadName(l) + "/register"}
@@ -226,8 +235,8 @@ func (r *Run) lastReads(o Orders) error {
 // linearizeBound is how long porcupine may take for one path: it needs a small part of it.
 const linearizeBound = 2 * time.Minute
 
-// mostLate is how late a context may end in a process that runs, since goroutines on a busy machine run late: far more
-// than was ever seen, and far less than the error of a wrong lease.
+// mostLate is how late a context may end in a process that runs, since goroutines on a busy machine
+// run late: far more than was ever seen, and far less than the error of a wrong lease.
 const mostLate = 250 * time.Millisecond
 
 // check checks the round's history and keeps it in a file if something is wrong.
@@ -241,10 +250,13 @@ func (r *Run) check(rep *Report) {
 	rep.Problems = append(rep.Problems, h.Overlaps()...)
 	rep.Problems = append(rep.Problems, h.Linearize(linearizeBound)...)
 	if n := h.Losses(history.Fenced); n > 0 { // porcupine has found these too; this is their number
-		rep.Problems = append(rep.Problems, fmt.Sprintf("%s: %d acknowledged writes were lost", history.Fenced, n))
+		rep.Problems = append(rep.Problems,
+			fmt.Sprintf("%s: %d acknowledged writes were lost", history.Fenced, n))
 	}
 	if rep.Late > mostLate {
-		rep.Problems = append(rep.Problems, fmt.Sprintf("a context had not ended %v after its SafeUntil, in a process that ran", rep.Late))
+		rep.Problems = append(rep.Problems,
+			fmt.Sprintf("a context had not ended %v after its SafeUntil, in a process that ran",
+				rep.Late))
 	}
 	for _, l := range r.conf.Loads {
 		if rep.Cycles[l] == 0 {
@@ -261,7 +273,8 @@ func (r *Run) check(rep *Report) {
 
 // keep writes the history to a file, one line for each operation.
 func (r *Run) keep(h *history.History, rep *Report) error {
-	f, err := os.CreateTemp("", fmt.Sprintf("zklock-chaos-seed%d-round%d-*.jsonl", rep.Seed, rep.Round))
+	f, err := os.CreateTemp("",
+		fmt.Sprintf("zklock-chaos-seed%d-round%d-*.jsonl", rep.Seed, rep.Round))
 	if err != nil {
 		return err
 	}
@@ -279,7 +292,9 @@ func (r *Run) keep(h *history.History, rep *Report) error {
 
 // tidy removes the round's znodes, so that a long run does not fill the ensemble.
 func (r *Run) tidy(o Orders) error {
-	return r.inspect(func(ctx context.Context, s *session.Session) error { return remove(ctx, s, o.Root) })
+	return r.inspect(func(ctx context.Context, s *session.Session) error {
+		return remove(ctx, s, o.Root)
+	})
 }
 
 func remove(ctx context.Context, s *session.Session, path string) error {

@@ -62,7 +62,8 @@ type peer struct {
 	process *outside // nil: in this process
 }
 
-// mend ends a fault of the client's network. With cut, the bytes that were held back are lost; otherwise they arrive now.
+// mend ends a fault of the client's network. With cut, the bytes that were held back are lost;
+// otherwise they arrive now.
 func (p *peer) mend(cut bool) {
 	for _, x := range p.proxies {
 		if cut {
@@ -76,8 +77,9 @@ func (p *peer) mend(cut bool) {
 // permits is the size of the semaphores.
 const permits = 3
 
-// timeouts are the clients' session timeouts: from what is short for ZooKeeper to what suits an election in between. A
-// server with an ordinary tick, which we did not start, allows no really short ones.
+// timeouts are the clients' session timeouts: from what is short for ZooKeeper to what suits an
+// election in between. A server with an ordinary tick, which we did not start, allows no really
+// short ones.
 func timeouts(tick time.Duration) []time.Duration {
 	if tick >= time.Second {
 		return []time.Duration{4 * tick, 5 * tick, 6 * tick}
@@ -85,7 +87,8 @@ func timeouts(tick time.Duration) []time.Duration {
 	return []time.Duration{8 * tick, 12 * tick, 16 * tick}
 }
 
-// Open starts the clients and waits until each has a session. Close ends them; the ensemble is the caller's.
+// Open starts the clients and waits until each has a session. Close ends them; the ensemble is the
+// caller's.
 func Open(conf Config) (r *Run, err error) {
 	if len(conf.Loads) == 0 {
 		conf.Loads = history.Loads
@@ -106,7 +109,8 @@ func Open(conf Config) (r *Run, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialBound)
 	defer cancel()
 	tick := conf.Ensemble.Tick
-	r.inspector, err = zklock.Dial(ctx, conf.Ensemble.Connect(), zklock.WithTickTime(tick), zklock.WithSessionTimeout(20*tick))
+	r.inspector, err = zklock.Dial(ctx, conf.Ensemble.Connect(), zklock.WithTickTime(tick),
+		zklock.WithSessionTimeout(20*tick))
 	if err != nil {
 		return r, err
 	}
@@ -143,7 +147,8 @@ func (r *Run) addPeer(i int, outsider bool) error {
 		p.proxies = append(p.proxies, x)
 	}
 	p.conf = SiteConfig{
-		Client: i + 1, Connect: ensemble.Join(p.proxies...), Timeout: timeouts(e.Tick)[i%3], Tick: e.Tick,
+		Client: i + 1, Connect: ensemble.Join(p.proxies...), Timeout: timeouts(e.Tick)[i%3],
+		Tick:  e.Tick,
 		Store: r.store.listener.Addr().String(),
 	}
 	var err error
@@ -191,13 +196,17 @@ func (r *Run) Close() error {
 func (r *Run) Head() string {
 	e := r.conf.Ensemble
 	var b strings.Builder
-	fmt.Fprintf(&b, "servers: %s (%s), ZooKeeper %s, tick %v\n", e.Kind, e.Connect(), e.Version(), e.Tick)
-	fmt.Fprintf(&b, "clients: %d in this process, %d in processes of their own; seed %d\n", r.conf.Inside, r.conf.Outside, r.conf.Seed)
+	fmt.Fprintf(&b, "servers: %s (%s), ZooKeeper %s, tick %v\n", e.Kind, e.Connect(), e.Version(),
+		e.Tick)
+	fmt.Fprintf(&b, "clients: %d in this process, %d in processes of their own; seed %d\n",
+		r.conf.Inside, r.conf.Outside, r.conf.Seed)
 	if len(r.lacks) > 0 {
-		fmt.Fprintf(&b, "left out, since these servers can't be broken so from here: %s\n", strings.Join(r.lacks, ", "))
+		fmt.Fprintf(&b, "left out, since these servers can't be broken so from here: %s\n",
+			strings.Join(r.lacks, ", "))
 	}
 	if r.watched < 0 {
-		b.WriteString("left out, since these servers don't answer mntr: that no watch is left at rest\n")
+		b.WriteString(
+			"left out, since these servers don't answer mntr: that no watch is left at rest\n")
 	}
 	return b.String()
 }
@@ -208,7 +217,8 @@ func (r *Run) say(format string, args ...any) {
 	}
 }
 
-// Round lets every worker work for d while faults strike, heals everything, waits for rest, and checks the history.
+// Round lets every worker work for d while faults strike, heals everything, waits for rest, and
+// checks the history.
 func (r *Run) Round(d time.Duration) (*Report, error) {
 	r.round++
 	o := Orders{

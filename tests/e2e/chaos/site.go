@@ -23,8 +23,8 @@ type SiteConfig struct {
 	Store   string        // the store's address
 }
 
-// releaseKey is for a *error in the context of a call: what the ensemble has answered to the release, which Unlock may not
-// have waited for.
+// releaseKey is for a *error in the context of a call: what the ensemble has answered to the
+// release, which Unlock may not have waited for.
 type releaseKey struct{}
 
 // site is one client and its workers, in this process or, through child, in one of its own.
@@ -39,7 +39,8 @@ type site struct {
 	over  chan struct{} // count has ended
 }
 
-// beat is the measure of time that a process has run: while it is stopped or starved, beats are missed and not made up for.
+// beat is the measure of time that a process has run: while it is stopped or starved, beats are
+// missed and not made up for.
 const beat = 50 * time.Millisecond
 
 // count counts beats until quit is closed.
@@ -67,7 +68,8 @@ func openSite(conf SiteConfig) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := zklock.Dial(ctx, conf.Connect, zklock.WithSessionTimeout(conf.Timeout), zklock.WithTickTime(conf.Tick),
+	c, err := zklock.Dial(ctx, conf.Connect, zklock.WithSessionTimeout(conf.Timeout),
+		zklock.WithTickTime(conf.Tick),
 		zklock.WithHooks(zklock.Hooks{Released: func(i zklock.LockInfo) {
 			if answer, ok := i.Context.Value(releaseKey{}).(*error); ok {
 				*answer = i.Err
@@ -95,12 +97,12 @@ type Orders struct {
 	Seed  uint64
 }
 
-// restBound is how long, after all was healed, a worker may take for its last cycle: sessions that expired have to be
-// replaced first.
+// restBound is how long, after all was healed, a worker may take for its last cycle: sessions that
+// expired have to be replaced first.
 const restBound = 45 * time.Second
 
-// round runs the workers until stop is closed, and then lets each complete one more cycle. emit is called from all of
-// them. The errors are what should not have happened.
+// round runs the workers until stop is closed, and then lets each complete one more cycle. emit is
+// called from all of them. The errors are what should not have happened.
 func (s *site) round(stop <-chan struct{}, o Orders, emit func(history.Op)) error {
 	var wg sync.WaitGroup
 	var names []string
@@ -117,8 +119,9 @@ func (s *site) round(stop <-chan struct{}, o Orders, emit func(history.Op)) erro
 	errs := make([]error, len(loads))
 	for i, load := range loads {
 		w := &worker{
-			site: s, load: load, orders: o, emit: emit, name: fmt.Sprintf("client %d, %s", s.conf.Client, names[i]),
-			rng: rand.New(rand.NewPCG(o.Seed, uint64(s.conf.Client*1000+i))),
+			site: s, load: load, orders: o, emit: emit,
+			name: fmt.Sprintf("client %d, %s", s.conf.Client, names[i]),
+			rng:  rand.New(rand.NewPCG(o.Seed, uint64(s.conf.Client*1000+i))),
 		}
 		wg.Go(func() { errs[i] = w.run(stop) }) // ends a cycle after stop
 	}
@@ -126,14 +129,14 @@ func (s *site) round(stop <-chan struct{}, o Orders, emit func(history.Op)) erro
 	return errors.Join(errs...)
 }
 
-// The workload of keys: how many keys there are, how many workers of each client lock them, and the interval at whose
-// beginning all of them call Lock, so that their writes are sent together.
+// The workload of keys: how many keys there are, how many workers of each client lock them, and the
+// interval at whose beginning all of them call Lock, so that their writes are sent together.
 const (
 	keys       = 300
 	keyWorkers = 100
 	keyBeat    = 500 * time.Millisecond
 )
 
-// lead is how long the process may be kept from running without that mattering for a lease: the twenty-fifth of the
-// timeout that the library allows for its own scheduling.
+// lead is how long the process may be kept from running without that mattering for a lease: the
+// twenty-fifth of the timeout that the library allows for its own scheduling.
 func (s *site) lead() time.Duration { return s.conf.Timeout / 25 }

@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// Store is the smallest store that can use a fencing token: registers that keep the greatest token they have seen and
-// refuse an older one. Registers that are not fenced take every write. It serves all processes of a run over loopback.
+// Store is the smallest store that can use a fencing token: registers that keep the greatest token
+// they have seen and refuse an older one. Registers that are not fenced take every write. It serves
+// all processes of a run over loopback.
 type Store struct {
 	listener net.Listener
 	running  sync.WaitGroup

@@ -12,13 +12,14 @@ import (
 	"github.com/zklock/locker/internal/session"
 )
 
-// ZooKeeper itself can lose acknowledged writes when servers fail at a bad moment: among others in versions before
-// 3.8.4 and 3.9.2, where a follower that has been sent what it missed can go back to voting before that is in its log,
-// and still win (ZOOKEEPER-4785). The znodes of locks and of registers are then as they were before those writes, and a
-// client can do nothing against it. To tell this fault of ZooKeeper from a fault of the locks, a witness for each server
-// writes through it to a znode of its own, without a lock, with a short pause. The version of a znode grows with
-// every write; when two acknowledged writes get the same version, the ensemble has lost the first, and the round proves
-// nothing.
+// ZooKeeper itself can lose acknowledged writes when servers fail at a bad moment: among others in
+// versions before 3.8.4 and 3.9.2, where a follower that has been sent what it missed can go back
+// to voting before that is in its log, and still win (ZOOKEEPER-4785). The znodes of locks and of
+// registers are then as they were before those writes, and a client can do nothing against it. To
+// tell this fault of ZooKeeper from a fault of the locks, a witness for each server writes through
+// it to a znode of its own, without a lock, with a short pause. The version of a znode grows with
+// every write; when two acknowledged writes get the same version, the ensemble has lost the first,
+// and the round proves nothing.
 
 // witnessEvery is the pause between two writes of a witness.
 const witnessEvery = 10 * time.Millisecond
@@ -39,7 +40,8 @@ func (r *Run) watchEnsemble(root string) *witness {
 	e := r.conf.Ensemble
 	for i, addr := range e.Addrs {
 		w.running.Go(func() { // ends with ctx, when finish is called
-			w.write(ctx, addr, fmt.Sprintf("%s/witness-%d", root, i+1), session.Config{Timeout: 20 * e.Tick, TickTime: e.Tick})
+			w.write(ctx, addr, fmt.Sprintf("%s/witness-%d", root, i+1),
+				session.Config{Timeout: 20 * e.Tick, TickTime: e.Tick})
 		})
 	}
 	return w

@@ -56,19 +56,22 @@ func (w *worker) last() error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%s: at rest: no hold was released in order within %v: %s", w.name, restBound, b.op.Err)
+			return fmt.Errorf("%s: at rest: no hold was released in order within %v: %s", w.name,
+				restBound, b.op.Err)
 		}
 	}
 }
 
-func (w *worker) upTo(d time.Duration) time.Duration { return time.Duration(w.rng.Int64N(int64(d))) }
+func (w *worker) upTo(d time.Duration) time.Duration {
+	return time.Duration(w.rng.Int64N(int64(d)))
+}
 
 func (w *worker) chance(percent int) bool { return w.rng.IntN(100) < percent }
 
 // sleep is a worker's time to think. Nothing waits for it and no check depends on it.
 func (w *worker) sleep(d time.Duration) { time.Sleep(d) }
 
-// patience is how long the worker waits for a lock: mostly longer than any fault lasts.
+// patience is how long the worker waits for a lock: usually longer than any fault lasts.
 func (w *worker) patience() time.Duration {
 	if w.chance(10) {
 		return w.upTo(300 * time.Millisecond)
@@ -98,8 +101,10 @@ func (w *worker) cycle(patience time.Duration) error {
 		late := time.Duration(w.beats.Load()-began)*beat - patience
 		switch {
 		case late > overrun:
-			return fmt.Errorf("a call outlived its context by %v in which its process ran: %w", late, err)
-		case ctx.Err() != nil && errors.Is(err, ctx.Err()), try && (errors.Is(err, zklock.ErrBusy) || errors.Is(err, zklock.ErrUnreachable)):
+			return fmt.Errorf("a call outlived its context by %v in which its process ran: %w",
+				late, err)
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()), try &&
+			(errors.Is(err, zklock.ErrBusy) || errors.Is(err, zklock.ErrUnreachable)):
 			return nil
 		}
 		return fmt.Errorf("a call failed and should have waited: %w", err)
@@ -112,7 +117,8 @@ func (w *worker) cycle(patience time.Duration) error {
 // lock asks for the workload's lock. The op is filled as far as the call got.
 func (w *worker) lock(ctx context.Context, try bool) (op history.Op, h *zklock.Hold, err error) {
 	op = history.Op{
-		Load: w.load, Kind: history.Hold, ID: w.conf.Client<<32 | int(w.ids.Add(1)), Client: w.conf.Client, Worker: w.name,
+		Load: w.load, Kind: history.Hold, ID: w.conf.Client<<32 | int(w.ids.Add(1)),
+		Client: w.conf.Client, Worker: w.name,
 		Paths: []string{w.path("lock")},
 	}
 	var take func(context.Context) (context.Context, *zklock.Hold, error)
@@ -195,7 +201,8 @@ func (w *worker) body(op history.Op, ended <-chan struct{}, h *zklock.Hold) {
 		holdOn(w.upTo(w.conf.Timeout * 3 / 2))
 	case w.chance(40):
 		if !w.check(op, h) {
-			holdOn(2 * w.conf.Timeout) // cut off: to let go now would not show whether the hold ends in time
+			// cut off: to let go now would not show whether the hold ends in time
+			holdOn(2 * w.conf.Timeout)
 		}
 	default:
 		w.sleep(w.upTo(8 * time.Millisecond))
@@ -221,8 +228,9 @@ func (w *worker) lookAtLeader(patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	op := history.Op{
-		Load: w.load, Kind: history.Leader, Client: w.conf.Client, Worker: w.name, Paths: []string{w.path("lock")},
-		Call: history.Now(),
+		Load: w.load, Kind: history.Leader, Client: w.conf.Client, Worker: w.name,
+		Paths: []string{w.path("lock")},
+		Call:  history.Now(),
 	}
 	l, err := w.c.Election(op.Paths[0]).Leader(ctx)
 	op.Return, op.Token = history.Now(), int64(l.Token)

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stamp is an instant of the machine's monotonic clock, in nanoseconds; all processes read the same. Zero: never.
+// Stamp is an instant of the machine's monotonic clock, in nanoseconds; all processes read the
+// same. Zero: never.
 type Stamp int64
 
 // Forever is later than every instant: the return of an operation that may still be under way.

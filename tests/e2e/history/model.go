@@ -30,12 +30,14 @@ type lockState struct {
 	token   int64
 }
 
-// lockModel is the model of a lock of size permits; for a mutex and an election size is 1. A writer takes all permits
-// of a read/write lock, a reader one.
+// lockModel is the model of a lock of size permits; for a mutex and an election size is 1. A writer
+// takes all permits of a read/write lock, a reader one.
 func lockModel(size int) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return lockState{} },
-		Step: func(state, input, _ any) (bool, any) { return state.(lockState).take(input.(step), size) },
+		Step: func(state, input, _ any) (bool, any) {
+			return state.(lockState).take(input.(step), size)
+		},
 		DescribeOperation: func(input, _ any) string {
 			s := input.(step)
 			return fmt.Sprintf("%s: hold %d, token %d (%s)", s.what, s.hold, s.token, s.worker)
@@ -61,7 +63,9 @@ func (s lockState) take(in step, size int) (bool, lockState) {
 			return false, s
 		}
 		return true, newLockState(slices.Delete(held, mine, mine+1), s.token)
-	case "lose": // also an Unlock without an answer: the ensemble deletes the znode at some time, or has deleted it
+	case "lose":
+		// also an Unlock without an answer: the ensemble deletes the znode at some time, or has
+		// deleted it
 		if mine < 0 {
 			return true, s
 		}
@@ -122,14 +126,16 @@ func newLockState(held []holder, token int64) lockState {
 	return s
 }
 
-// registerState is the state of a register: its value, and the greatest token that wrote or read it.
+// registerState is the state of a register: its value, and the greatest token that wrote or read
+// it.
 type registerState struct {
 	value string
 	token int64
 }
 
-// registerModel is the model of a register that only its lock's holder may write, and where each write replaces the value
-// that the writer has read: one that replaces another value has undone an acknowledged write.
+// registerModel is the model of a register that only its lock's holder may write, and where each
+// write replaces the value that the writer has read: one that replaces another value has undone an
+// acknowledged write.
 var registerModel = porcupine.Model{
 	Init: func() any { return registerState{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -143,13 +149,15 @@ var registerModel = porcupine.Model{
 			}
 			return true, s
 		case "read":
-			return in.value == s.value && in.token >= s.token, registerState{s.value, max(s.token, in.token)}
+			return in.value == s.value && in.token >= s.token,
+				registerState{s.value, max(s.token, in.token)}
 		}
 		panic("history: no such step: " + in.what)
 	},
 	DescribeOperation: func(input, _ any) string {
 		s := input.(step)
-		return fmt.Sprintf("%s %s after %s, token %d (%s)", s.what, s.value, s.prev, s.token, s.worker)
+		return fmt.Sprintf("%s %s after %s, token %d (%s)", s.what, s.value, s.prev, s.token,
+			s.worker)
 	},
 	DescribeState: func(state any) string {
 		s := state.(registerState)
@@ -157,27 +165,33 @@ var registerModel = porcupine.Model{
 	},
 }
 
-// Linearize checks every path's operations against its model and returns what it could not explain, one line for
-// each. A check that is not done within the given time counts as failed.
+// Linearize checks every path's operations against its model and returns what it could not explain,
+// one line for each. A check that is not done within the given time counts as failed.
 func (h *History) Linearize(each time.Duration) (bad []string) {
 	for _, p := range h.parts() {
 		switch porcupine.CheckOperationsTimeout(p.model, p.ops, each) {
 		case porcupine.Ok:
 		case porcupine.Illegal:
-			bad = append(bad, fmt.Sprintf("%s %s: no order of its %d operations explains what they returned%s", p.load, p.path, len(p.ops), p.stuck()))
+			bad = append(bad,
+				fmt.Sprintf("%s %s: no order of its %d operations explains what they returned%s",
+					p.load, p.path, len(p.ops), p.stuck()))
 		default:
-			bad = append(bad, fmt.Sprintf("%s %s: %d operations not checked within %v", p.load, p.path, len(p.ops), each))
+			bad = append(bad,
+				fmt.Sprintf("%s %s: %d operations not checked within %v", p.load, p.path,
+					len(p.ops), each))
 		}
 	}
 	return bad
 }
 
-// Draw writes porcupine's picture of each path's operations, and of the order that explains them, to dir: pages for a browser,
-// named after the workload and the path. Each check may take the given time.
+// Draw writes porcupine's picture of each path's operations, and of the order that explains them,
+// to dir: pages for a browser, named after the workload and the path. Each check may take the given
+// time.
 func (h *History) Draw(dir string, each time.Duration) error {
 	for _, p := range h.parts() {
 		_, info := porcupine.CheckOperationsVerbose(p.model, p.ops, each)
-		name := strings.ReplaceAll(string(p.load), " ", "-") + "-" + p.path[strings.LastIndexByte(p.path, '/')+1:] + ".html"
+		name := strings.ReplaceAll(string(p.load), " ", "-") + "-" +
+			p.path[strings.LastIndexByte(p.path, '/')+1:] + ".html"
 		if err := porcupine.VisualizePath(p.model, info, filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("history: picture of %s: %w", p.path, err)
 		}
@@ -194,7 +208,8 @@ type part struct {
 }
 
 func (p *part) add(client int, call, ret Stamp, s step) {
-	p.ops = append(p.ops, porcupine.Operation{ClientId: client, Input: s, Call: int64(call), Return: int64(ret)})
+	p.ops = append(p.ops,
+		porcupine.Operation{ClientId: client, Input: s, Call: int64(call), Return: int64(ret)})
 }
 
 // stuck says at which operation the longest explanation ends.
@@ -290,7 +305,9 @@ func (h *History) addLock(p *part, o *Op) {
 	switch o.Outcome {
 	case OK:
 		p.add(o.Client, o.Release, o.Released, with("unlock"))
-	default: // from the latest instant at which it was certainly held: the znode may go long after the holder has given the lock up
+	default:
+		// from the latest instant at which it was certainly held: the znode may go long after the
+		// holder has given the lock up
 		from := o.Sure
 		if from == 0 { // never, since Lock returned: the process was stopped just then
 			from = o.Call

@@ -13,7 +13,8 @@ const (
 	Fenced        Load = "fenced register"
 	MultiRegister Load = "Multi register"
 	Unfenced      Load = "unfenced register"
-	Keys          Load = "keys" // mutexes of many paths, several of which a client takes at the same moment
+	// mutexes of many paths, several of which a client takes at the same moment
+	Keys Load = "keys"
 )
 
 // Loads are all workloads.
@@ -59,14 +60,15 @@ type Op struct {
 	Shared  bool `json:"shared,omitempty"`  // a read lock
 	Permits int  `json:"permits,omitempty"` // of a semaphore
 
-	// Of a hold. Alive is the latest instant before a call of Context.Err that returned nil, Sure before one of Err that
-	// did. Safe is the greatest SafeUntil that was seen.
+	// Of a hold. Alive is the latest instant before a call of Context.Err that returned nil, Sure
+	// before one of Err that did. Safe is the greatest SafeUntil that was seen.
 	Alive Stamp `json:"alive,omitempty"`
 	Sure  Stamp `json:"sure,omitempty"`
 	Safe  Stamp `json:"safe,omitempty"`
 
-	// Stall and Resumed begin and end the latest interval in which the holder's process did not run for long enough to
-	// matter for its lease. A goroutine that reads the clock every millisecond measures it.
+	// Stall and Resumed begin and end the latest interval in which the holder's process did not run
+	// for long enough to matter for its lease. A goroutine that reads the clock every millisecond
+	// measures it.
 	Stall   Stamp `json:"stall,omitempty"`
 	Resumed Stamp `json:"resumed,omitempty"`
 

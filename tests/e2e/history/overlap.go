@@ -6,13 +6,15 @@ import (
 	"time"
 )
 
-// Overlaps returns the pairs of holds that this machine's clock shows held at the same time though they exclude each
-// other, one line for each pair. A hold counts from the return of Lock until the latest of
+// Overlaps returns the pairs of holds that this machine's clock shows held at the same time though
+// they exclude each other, one line for each pair. A hold counts from the return of Lock until the
+// latest of
 //
-//   - the last instant at which its Context had not ended, cut where its process was stopped or kept from running for
-//     longer than the lease allows for: a context can't end in a process that does not run;
-//   - the last instant at which its Err was nil, which is not cut: Err looks at the clock, and is right also in the
-//     first moment after a stop;
+//   - the last instant at which its Context had not ended, cut where its process was stopped or
+//     kept from running for longer than the lease allows for: a context can't end in a process that
+//     does not run;
+//   - the last instant at which its Err was nil, which is not cut: Err looks at the clock, and is
+//     right also in the first moment after a stop;
 //   - the greatest SafeUntil that it was seen to promise, unless it was released.
 func (h *History) Overlaps() (bad []string) {
 	stops := map[int][]Stop{}
@@ -23,7 +25,10 @@ func (h *History) Overlaps() (bad []string) {
 		what string
 		end  func(*Op) Stamp
 	}{
-		{"the context", func(o *Op) Stamp { end, _ := h.contextEnd(o, stops[o.Client]); return end }},
+		{"the context", func(o *Op) Stamp {
+			end, _ := h.contextEnd(o, stops[o.Client])
+			return end
+		}},
 		{"Err", func(o *Op) Stamp { return o.Sure }},
 		{"SafeUntil", func(o *Op) Stamp {
 			if o.Outcome == Lost {
@@ -44,7 +49,8 @@ func (h *History) contextEnd(o *Op, stops []Stop) (end Stamp, cut bool) {
 		end, cut = o.Stall, true
 	}
 	for _, s := range stops {
-		// Lock may have been about to return when the process was stopped, and was then seen to return right after.
+		// Lock may have been about to return when the process was stopped, and was then seen to
+		// return right after.
 		if s.To > o.Call && s.To.Add(settleAfterStall) > o.Return && s.From < end {
 			end, cut = s.From, true
 		}
@@ -52,7 +58,8 @@ func (h *History) contextEnd(o *Op, stops []Stop) (end Stamp, cut bool) {
 	return end, cut
 }
 
-// settleAfterStall is how long after a stall the goroutines that were ready have all run, on a busy machine.
+// settleAfterStall is how long after a stall the goroutines that were ready have all run, on a busy
+// machine.
 const settleAfterStall = 250 * time.Millisecond
 
 // edge is a hold's beginning or end.
@@ -74,7 +81,8 @@ func (h *History) overlapsBy(what string, end func(*Op) Stamp) (bad []string) {
 			continue // never seen to be held
 		}
 		for _, p := range o.Paths {
-			byPath[p] = append(byPath[p], edge{o.Return, h.takes(o), o}, edge{until, -h.takes(o), o})
+			byPath[p] = append(byPath[p], edge{o.Return, h.takes(o), o},
+				edge{until, -h.takes(o), o})
 		}
 	}
 	for path, edges := range byPath {
@@ -90,8 +98,10 @@ func (h *History) overlapsBy(what string, end func(*Op) Stamp) (bad []string) {
 			}
 			if used > h.permits(e.op.Load) {
 				for o := range held {
-					bad = append(bad, fmt.Sprintf("%s %s: %s got the lock with token %d when %s of %s with token %d still held, which it did for %v more",
-						e.op.Load, path, e.op.Worker, e.op.Token, what, o.Worker, o.Token, end(o).Sub(e.at)))
+					bad = append(bad, fmt.Sprintf(
+						"%s %s: %s got the lock with token %d when %s of %s with token %d still held, which it did for %v more",
+						e.op.Load, path, e.op.Worker, e.op.Token,
+						what, o.Worker, o.Token, end(o).Sub(e.at)))
 				}
 			}
 			held[e.op] = true
@@ -101,8 +111,8 @@ func (h *History) overlapsBy(what string, end func(*Op) Stamp) (bad []string) {
 	return bad
 }
 
-// Losses counts, in the order in which a store made them, the writes that replaced another value than the writer had
-// read: each has undone an acknowledged write.
+// Losses counts, in the order in which a store made them, the writes that replaced another value
+// than the writer had read: each has undone an acknowledged write.
 func (h *History) Losses(l Load) int {
 	byPath := map[string][]*Op{}
 	for i := range h.Ops {
@@ -133,7 +143,8 @@ type Figures struct {
 	Refused int          // writes that were refused
 	Cut     int          // holds whose span was cut, because their process did not run
 
-	// Late is the longest time for which a context was alive after its hold's last SafeUntil, in a process that ran.
+	// Late is the longest time for which a context was alive after its hold's last SafeUntil, in a
+	// process that ran.
 	Late time.Duration
 }
 

@@ -14,9 +14,9 @@ import (
 // ErrNoCompose says that docker compose is not installed, as a plug-in or as a program.
 var ErrNoCompose = errors.New("no docker compose here")
 
-// Compose brings up docker-compose.yml, of the image that Image returns and on ports that are free, and returns the
-// addresses for Env and a function that takes it down. It does not wait until the servers serve. ErrNoDocker, ErrNoCompose:
-// there is nothing to bring it up with.
+// Compose brings up docker-compose.yml, of the image that Image returns and on ports that are free,
+// and returns the addresses for Env and a function that takes it down. It does not wait until the
+// servers serve. ErrNoDocker, ErrNoCompose: there is nothing to bring it up with.
 func Compose(ctx context.Context) (addrs string, down func() error, err error) {
 	image, err := Image(ctx)
 	if err != nil {
@@ -44,7 +44,8 @@ func Compose(ctx context.Context) (addrs string, down func() error, err error) {
 	run := func(args ...string) error {
 		ctx, cancel := context.WithTimeout(context.Background(), buildBound)
 		defer cancel()
-		args = append(append(command[1:len(command):len(command)], "--project-name", project, "--file", filepath.Join(top, "docker-compose.yml")), args...)
+		args = append(append(command[1:len(command):len(command)], "--project-name", project,
+			"--file", filepath.Join(top, "docker-compose.yml")), args...)
 		cmd := exec.CommandContext(ctx, command[0], args...)
 		cmd.Env = env
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -63,7 +64,8 @@ func Compose(ctx context.Context) (addrs string, down func() error, err error) {
 func compose(ctx context.Context) ([]string, error) {
 	for _, words := range [][]string{{"docker", "compose"}, {"docker-compose"}} {
 		ctx, cancel := context.WithTimeout(ctx, stepBound)
-		err := exec.CommandContext(ctx, words[0], append(words[1:len(words):len(words)], "version")...).Run()
+		err := exec.CommandContext(ctx, words[0],
+			append(words[1:len(words):len(words)], "version")...).Run()
 		cancel()
 		if err == nil {
 			return words, nil

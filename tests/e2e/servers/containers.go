@@ -22,8 +22,8 @@ import (
 	"github.com/zklock/locker/tests/ensemble"
 )
 
-// cluster is three containers. Each has a network for its clients, on which its port is published, and shares one with
-// the other servers, from which it can be taken.
+// cluster is three containers. Each has a network for its clients, on which its port is published,
+// and shares one with the other servers, from which it can be taken.
 type cluster struct {
 	engine *client.Client
 	back   *testcontainers.DockerNetwork
@@ -37,7 +37,8 @@ func Containers(ctx context.Context) (e *Ensemble, err error) {
 		return nil, err
 	}
 	if image != Official && os.Getenv("TESTCONTAINERS_RYUK_DISABLED") == "" {
-		// Testcontainers' own helper, which removes what a killed test leaves, comes from a registry as well.
+		// Testcontainers' own helper, which removes what a killed test leaves, comes from a
+		// registry as well.
 		if err := os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true"); err != nil {
 			return nil, err
 		}
@@ -87,16 +88,22 @@ func (c *cluster) run(ctx context.Context, image string, i int) (string, error) 
 	n, err := testcontainers.Run(ctx, image,
 		testcontainers.WithEnv(map[string]string{
 			"ZOO_MY_ID": strconv.Itoa(i + 1), "ZOO_SERVERS": strings.Join(all, " "),
-			"ZOO_TICK_TIME": strconv.FormatInt(Tick.Milliseconds(), 10), "ZOO_SYNC_LIMIT": "4", "ZOO_INIT_LIMIT": "20",
-			"ZOO_MAX_CLIENT_CNXNS": "0", "ZOO_4LW_COMMANDS_WHITELIST": "srvr,ruok,mntr,wchs,conf", "ZOO_ADMINSERVER_ENABLED": "false",
-			"ZOO_CFG_EXTRA": "quorumListenOnAllIPs=true", // its address changes when it comes back to the network
+			"ZOO_TICK_TIME": strconv.FormatInt(Tick.Milliseconds(), 10), "ZOO_SYNC_LIMIT": "4",
+			"ZOO_INIT_LIMIT":       "20",
+			"ZOO_MAX_CLIENT_CNXNS": "0", "ZOO_4LW_COMMANDS_WHITELIST": "srvr,ruok,mntr,wchs,conf",
+			"ZOO_ADMINSERVER_ENABLED": "false",
+			// its address changes when it comes back to the network
+			"ZOO_CFG_EXTRA": "quorumListenOnAllIPs=true",
 			// and the others must see the new one soon; the second: see package ensemble.
 			"JVMFLAGS": "-Dsun.net.inetaddr.ttl=1 -Dzookeeper.forceSync=no -Dzookeeper.fastleader.maxNotificationInterval=400",
 		}),
-		testcontainers.WithConfigModifier(func(conf *container.Config) { conf.Hostname = nodeName(i) }),
+		testcontainers.WithConfigModifier(func(conf *container.Config) {
+			conf.Hostname = nodeName(i)
+		}),
 		testcontainers.WithExposedPorts("2181/tcp"),
 		testcontainers.WithHostConfigModifier(func(h *container.HostConfig) {
-			h.PortBindings = mobynet.PortMap{inside: {{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: port}}}
+			h.PortBindings = mobynet.PortMap{inside: {{HostIP: netip.MustParseAddr("127.0.0.1"),
+				HostPort: port}}}
 		}),
 		network.WithBridgeNetwork(),
 		network.WithNetwork([]string{nodeName(i)}, c.back),
@@ -142,7 +149,8 @@ func (c *cluster) control(e *Ensemble) Control {
 	join := func(i int) error {
 		return request(func(ctx context.Context, id string) error {
 			_, err := c.engine.NetworkConnect(ctx, c.back.ID, client.NetworkConnectOptions{
-				Container: id, EndpointConfig: &mobynet.EndpointSettings{Aliases: []string{nodeName(i)}},
+				Container:      id,
+				EndpointConfig: &mobynet.EndpointSettings{Aliases: []string{nodeName(i)}},
 			})
 			return err
 		})(i)
@@ -159,8 +167,8 @@ func (c *cluster) control(e *Ensemble) Control {
 		}
 		return nil
 	}
-	// A signal to the server, which is the container's first process: the engine's own pause freezes a control group, and gives
-	// up on a busy machine.
+	// A signal to the server, which is the container's first process: the engine's own pause
+	// freezes a control group, and gives up on a busy machine.
 	signal := func(name string) func(int) error {
 		return request(func(ctx context.Context, id string) error {
 			_, err := c.engine.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: name})
@@ -178,7 +186,8 @@ func (c *cluster) control(e *Ensemble) Control {
 		Isolate: func(i int) error {
 			cut[i] = true
 			return request(func(ctx context.Context, id string) error {
-				_, err := c.engine.NetworkDisconnect(ctx, c.back.ID, client.NetworkDisconnectOptions{Container: id})
+				_, err := c.engine.NetworkDisconnect(ctx, c.back.ID,
+					client.NetworkDisconnectOptions{Container: id})
 				return err
 			})(i)
 		},
@@ -245,8 +254,8 @@ func (c *cluster) close() error {
 	return errors.Join(errs...)
 }
 
-// Choose finds servers by itself: an ensemble that the environment names, else containers, else local processes. why
-// says what was passed over.
+// Choose finds servers by itself: an ensemble that the environment names, else containers, else
+// local processes. why says what was passed over.
 func Choose(ctx context.Context) (e *Ensemble, why string, err error) {
 	if e, named, err := Named(); named || err != nil {
 		return e, "", err

@@ -13,7 +13,8 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// Official is the image that is used where it is present or can be pulled; where not, LocalImage is built.
+// Official is the image that is used where it is present or can be pulled; where not, LocalImage is
+// built.
 const (
 	Official   = "zookeeper:3.9"
 	LocalImage = "zklock/zookeeper:local"
@@ -36,7 +37,9 @@ func engine(ctx context.Context) (*client.Client, error) {
 		return nil, fmt.Errorf("%w: %w", ErrNoDocker, err)
 	}
 	if !strings.HasPrefix(c.DaemonHost(), "unix:") {
-		return nil, errors.Join(fmt.Errorf("%w: %s is not on this machine, so its ports are not", ErrNoDocker, c.DaemonHost()), c.Close())
+		return nil,
+			errors.Join(fmt.Errorf("%w: %s is not on this machine, so its ports are not",
+				ErrNoDocker, c.DaemonHost()), c.Close())
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingBound)
 	defer cancel()
@@ -46,8 +49,8 @@ func engine(ctx context.Context) (*client.Client, error) {
 	return c, nil
 }
 
-// Image returns an image of ZooKeeper that is present: the official one, pulled if need be, else the local one, built
-// if need be. ErrNoDocker: there is no engine.
+// Image returns an image of ZooKeeper that is present: the official one, pulled if need be, else
+// the local one, built if need be. ErrNoDocker: there is no engine.
 func Image(ctx context.Context) (name string, err error) {
 	c, err := engine(ctx)
 	if err != nil {
@@ -65,7 +68,9 @@ func Image(ctx context.Context) (name string, err error) {
 		return LocalImage, nil
 	}
 	if err := build(ctx); err != nil {
-		return "", fmt.Errorf("%s can't be pulled (%w), and %s can't be built: %w", Official, notPulled, LocalImage, err)
+		return "",
+			fmt.Errorf("%s can't be pulled (%w), and %s can't be built: %w", Official, notPulled,
+				LocalImage, err)
 	}
 	return LocalImage, nil
 }
@@ -87,7 +92,8 @@ func build(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, buildBound)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(top, "testdata", "image", "build.sh"), LocalImage).CombinedOutput()
+	out, err := exec.CommandContext(ctx, filepath.Join(top, "testdata", "image", "build.sh"),
+		LocalImage).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("testdata/image/build.sh: %w: %s", err, out)
 	}
@@ -105,7 +111,8 @@ func Top() (string, error) {
 			return d, nil
 		}
 		if d == filepath.Dir(d) {
-			return "", fmt.Errorf("no testdata/image/build.sh above %s: run this inside the checkout", dir)
+			return "",
+				fmt.Errorf("no testdata/image/build.sh above %s: run this inside the checkout", dir)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package servers finds three ZooKeeper servers to test on: those of an ensemble that the environment names, in
-// containers, or as local processes.
+// Package servers finds three ZooKeeper servers to test on: those of an ensemble that the
+// environment names, in containers, or as local processes.
 package servers
 
 import (
@@ -36,7 +36,8 @@ type Ensemble struct {
 type Control struct {
 	Kill, Start   func(i int) error
 	Pause, Resume func(i int) error
-	// Isolate takes a server away from the others; Mute and Deafen in one direction only. Heal ends all, and Slow.
+	// Isolate takes a server away from the others; Mute and Deafen in one direction only. Heal ends
+	// all, and Slow.
 	Isolate, Mute, Deafen func(i int) error
 	Slow                  func(i int, d time.Duration) error
 	Heal                  func() error
@@ -66,14 +67,16 @@ func (e *Ensemble) Version() string {
 	return fmt.Sprintf("unknown (%v)", errors.Join(errs...))
 }
 
-// Watches returns how many watches the servers keep for all clients together. A server that does not answer in time, as one
-// under load may not, is asked again, until it could have been started anew.
+// Watches returns how many watches the servers keep for all clients together. A server that does
+// not answer in time, as one under load may not, is asked again, until it could have been started
+// again.
 func (e *Ensemble) Watches() (all int64, err error) {
 	for _, n := range e.Nodes {
 		var count int64
 		for until := time.Now().Add(serveBound); ; {
 			count, err = n.WatchCount()
-			if late := net.Error(nil); !errors.As(err, &late) || !late.Timeout() || time.Now().After(until) {
+			if late := net.Error(nil); !errors.As(err, &late) || !late.Timeout() ||
+				time.Now().After(until) {
 				break
 			}
 		}
@@ -85,8 +88,8 @@ func (e *Ensemble) Watches() (all int64, err error) {
 	return all, nil
 }
 
-// Leader returns the index of the server that says that it leads, or -1. Servers that don't answer are waited for, 2 s
-// at most.
+// Leader returns the index of the server that says that it leads, or -1. Servers that don't answer
+// are waited for, 2 s at most.
 func (e *Ensemble) Leader() int {
 	leader := make(chan int, len(e.Nodes))
 	for i, n := range e.Nodes {
@@ -110,7 +113,8 @@ const serveBound = 90 * time.Second
 // await waits until all servers serve.
 func (e *Ensemble) await(atMost time.Duration) error {
 	var missing error
-	for until := time.Now().Add(atMost); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+	for until := time.Now().Add(atMost); time.Now().Before(until); time.Sleep(
+		50 * time.Millisecond) {
 		missing = nil
 		for i, n := range e.Nodes {
 			if n.Mode() == "" {
@@ -130,7 +134,9 @@ func Named() (*Ensemble, bool, error) {
 	if text == "" {
 		return nil, false, nil
 	}
-	e := &Ensemble{Kind: "an ensemble named by " + Env, Tick: 2 * time.Second, close: func() error { return nil }}
+	e := &Ensemble{Kind: "an ensemble named by " + Env, Tick: 2 * time.Second, close: func() error {
+		return nil
+	}}
 	for addr := range strings.SplitSeq(text, ",") {
 		if _, _, err := net.SplitHostPort(addr); err != nil {
 			return nil, true, fmt.Errorf("%s=%q: %w", Env, text, err)
@@ -161,7 +167,8 @@ func (e *Ensemble) tick() time.Duration {
 	return 2 * time.Second
 }
 
-// Tick is the tickTime of the servers that are started here: sessions may then last from 0.5 to 5 s.
+// Tick is the tickTime of the servers that are started here: sessions may then last from 0.5 to 5
+// s.
 const Tick = 250 * time.Millisecond
 
 // Local starts three servers as processes of this machine.

@@ -18,7 +18,7 @@ func TestWatchesAreCountedWhenAServerAnswersLate(t *testing.T) {
 		if asked.Add(1) > 1 {
 			_, _ = conn.Write([]byte("zk_watch_count\t3\n"))
 			conn.Close()
-		} // else it says nothing until whoever asks has gone
+		} // otherwise it says nothing until the client has gone
 	})
 	count, err := e.Watches()
 	require.NoError(t, err)
@@ -38,7 +38,8 @@ func TestAServerThatDoesNotTellItsWatchesIsAskedOnce(t *testing.T) {
 	require.EqualValues(t, 1, asked.Load())
 }
 
-// serving returns an ensemble of one server, which treats a connection so as answer says when it has sent its word.
+// serving returns an ensemble of one server, which treats a connection so as answer says when it
+// has sent its word.
 func serving(t *testing.T, answer func(net.Conn)) *servers.Ensemble {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -19,8 +19,10 @@ func TestTheVerdictIgnoresVoidRoundsAndReportsGrowth(t *testing.T) {
 		change func(all []*chaos.Report)
 		want   string // part of the error; empty: all is well
 	}{
-		"a flat line":                     {func([]*chaos.Report) {}, ""},
-		"one minute with many goroutines": {func(all []*chaos.Report) { all[7].Goroutines = 1000 }, ""},
+		"a flat line": {func([]*chaos.Report) {}, ""},
+		"one minute with many goroutines": {func(all []*chaos.Report) {
+			all[7].Goroutines = 1000
+		}, ""},
 		"goroutines that grow": {func(all []*chaos.Report) {
 			for i, r := range all {
 				r.Goroutines += 20 * i
@@ -31,7 +33,8 @@ func TestTheVerdictIgnoresVoidRoundsAndReportsGrowth(t *testing.T) {
 				r.Heap += uint64(i) * 10 * mb
 			}
 		}, "heap grows"},
-		"a problem": {func(all []*chaos.Report) { all[3].Problems = []string{"two holders"} }, "1 problems; seed 42"},
+		"a problem": {func(all []*chaos.Report) { all[3].Problems = []string{"two holders"} },
+			"1 problems; seed 42"},
 		"a problem of ZooKeeper's own": {func(all []*chaos.Report) {
 			all[3].Problems, all[3].Rollbacks = []string{"two holders"}, []string{"the witness"}
 		}, ""},

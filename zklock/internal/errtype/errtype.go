@@ -39,7 +39,8 @@ var classes = []struct {
 	{zklock.ErrPath, "path"},
 	{zklock.ErrAuth, "auth"},
 	{zk.ErrNoAuth, "auth"},
-	{zklock.ErrUnreachable, "unreachable"}, // whichever of the caller's and our own limits ended the call
+	// whichever of the caller's and our own limits ended the call
+	{zklock.ErrUnreachable, "unreachable"},
 	{context.DeadlineExceeded, "timeout"},
 	{context.Canceled, "canceled"},
 	{zklock.ErrUnknownOutcome, "unknown_outcome"},
@@ -48,7 +49,8 @@ var classes = []struct {
 
 // Losses are the classes of a hold's loss. Their counters begin with 0: an increase from nothing
 // would be none.
-var Losses = []string{"max_hold", "node_deleted", "node_gone", "session_expired", "lease_expired", "auth"}
+var Losses = []string{"max_hold", "node_deleted", "node_gone", "session_expired", "lease_expired",
+	"auth"}
 
 // Of returns an error's class.
 func Of(err error) string {

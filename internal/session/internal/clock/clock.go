@@ -22,7 +22,8 @@ func (c *Clock) Stamp() time.Time { return time.Now().Add(time.Duration(c.asleep
 
 // Now returns the present instant; it asks the system how long the machine has slept.
 func (c *Clock) Now() time.Time {
-	apart := wallAhead(time.Now()) // first: a sleep in between is then asked for once more, not missed
+	// first: a sleep in between is then asked for once more, not missed
+	apart := wallAhead(time.Now())
 	c.asleep.Store(int64(suspended()))
 	c.apart.Store(apart)
 	return c.Stamp()
@@ -36,7 +37,8 @@ func (c *Clock) Now() time.Time {
 // now.
 func (c *Clock) Glance() time.Time {
 	t := time.Now()
-	if d := wallAhead(t) - c.apart.Load(); d < int64(-time.Millisecond) || d > int64(time.Millisecond) {
+	if d := wallAhead(t) - c.apart.Load(); d < int64(-time.Millisecond) ||
+		d > int64(time.Millisecond) {
 		return c.Now()
 	}
 	return t.Add(time.Duration(c.asleep.Load()))

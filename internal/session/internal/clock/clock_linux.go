@@ -18,7 +18,8 @@ func suspended() time.Duration { return max(0, sleepOf()-atStart).Truncate(time.
 func sleepOf() time.Duration {
 	return leastApart(func() (m0, b, m1 int64, ok bool) {
 		var mono, boot, again unix.Timespec
-		ok = unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) == nil && unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) == nil &&
+		ok = unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) == nil &&
+			unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) == nil &&
 			unix.ClockGettime(unix.CLOCK_MONOTONIC, &again) == nil
 		return mono.Nano(), boot.Nano(), again.Nano(), ok
 	})

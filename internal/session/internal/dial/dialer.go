@@ -52,7 +52,9 @@ type Config struct {
 type TLSFunc func() (*tls.Config, error)
 
 // New returns the dialer of a session, which ends with session; lease says how much of it is left.
-func New(life context.Context, conf Config, lease func() (left time.Duration, retained bool)) *Dialer {
+func New(
+	life context.Context, conf Config, lease func() (left time.Duration, retained bool),
+) *Dialer {
 	return &Dialer{Config: conf, life: life, lease: lease, tried: map[string]error{}}
 }
 
@@ -64,9 +66,10 @@ const (
 var ErrStopped = errors.New("session is over")
 
 // limit bounds one try at one server of a session that is not retained: the handshake, and up to
-// maxDial name resolution and dialling before it. It begins with Attempt. If no server has answered,
-// each round doubles it, up to the session timeout, after which the lease of a new session would be
-// over. Servers grant usualGrant even if a client asks for less, so limit always grows to that.
+// maxDial name resolution and dialling before it. It begins with Attempt. If no server has
+// answered, each round doubles it, up to the session timeout, after which the lease of a new
+// session would be over. Servers grant usualGrant even if a client asks for less, so limit always
+// grows to that.
 func (d *Dialer) limit() time.Duration {
 	d.mu.Lock()
 	round := d.round
@@ -77,8 +80,8 @@ func (d *Dialer) limit() time.Duration {
 // usualGrant is the least session timeout that servers usually grant: two ticks of 2 s.
 const usualGrant = 4 * time.Second
 
-// maxDial bounds name resolution and dialling. A server that swallows SYNs must not keep a session for
-// long from one that has just come back.
+// maxDial bounds name resolution and dialling. A server that swallows SYNs must not keep a session
+// for long from one that has just come back.
 const maxDial = 3 * time.Second
 
 // Attempt is the shortest limit of one attempt: see Dialer.limit.
@@ -97,9 +100,12 @@ func (d *Dialer) next() (string, error) {
 		}
 		d.round++
 		d.order = slices.Clone(d.Servers)
-		rand.Shuffle(len(d.order), func(i, j int) { d.order[i], d.order[j] = d.order[j], d.order[i] })
+		rand.Shuffle(len(d.order), func(i, j int) {
+			d.order[i], d.order[j] = d.order[j], d.order[i]
+		})
 		last := len(d.order) - 1
-		if i := slices.Index(d.order, d.latest); i >= 0 { // it has just failed: the others come first
+		if i := slices.Index(d.order, d.latest); i >= 0 {
+			// it has just failed: the others come first
 			d.order[i], d.order[last] = d.order[last], d.order[i]
 		}
 	}
@@ -119,7 +125,9 @@ func (d *Dialer) next() (string, error) {
 
 // Connect opens a connection to the next server, with a deadline for the handshake. If the session
 // is not retained, first is called before.
-func (d *Dialer) Connect(first func(server string, limit time.Duration) error) (conn net.Conn, server string, limit time.Duration, err error) {
+func (d *Dialer) Connect(
+	first func(server string, limit time.Duration) error,
+) (conn net.Conn, server string, limit time.Duration, err error) {
 	if left, retained := d.lease(); retained {
 		conn, server, limit, err = d.connectInTime(left)
 	} else {
@@ -137,7 +145,9 @@ func (d *Dialer) Connect(first func(server string, limit time.Duration) error) (
 }
 
 // connectNext opens a connection to the next server, and returns the limit of the handshake.
-func (d *Dialer) connectNext(first func(server string, limit time.Duration) error) (conn net.Conn, server string, limit time.Duration, err error) {
+func (d *Dialer) connectNext(
+	first func(server string, limit time.Duration) error,
+) (conn net.Conn, server string, limit time.Duration, err error) {
 	if server, err = d.next(); err != nil {
 		return nil, "", 0, err
 	}
@@ -162,7 +172,9 @@ func bound(conn net.Conn, limit time.Duration) error {
 }
 
 // Open opens a connection to server, and TLS on it, within limit.
-func (c *Config) Open(ctx context.Context, server string, limit time.Duration) (conn net.Conn, err error) {
+func (c *Config) Open(
+	ctx context.Context, server string, limit time.Duration,
+) (conn net.Conn, err error) {
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if c.Dial != nil {
@@ -217,7 +229,8 @@ func (c *Config) tlsConfig(ctx context.Context) (*tls.Config, error) {
 		}
 		return a.conf, a.err
 	case <-ctx.Done():
-		return nil, errors.New("the function that returns the configuration has not returned in time")
+		return nil,
+			errors.New("the function that returns the configuration has not returned in time")
 	}
 }
 
@@ -290,7 +303,8 @@ func (d *Dialer) Report() error {
 	var msgs []string
 	for _, server := range d.Servers {
 		if err, ok := d.tried[server]; ok {
-			msgs = append(msgs, text.Short(server+": "+err.Error(), 2*text.Limit)) // the text of a certificate is its owner's
+			// the text of a certificate is its owner's
+			msgs = append(msgs, text.Short(server+": "+err.Error(), 2*text.Limit))
 		}
 	}
 	return unreachable("no server reachable: " + strings.Join(msgs, "; "))
@@ -326,7 +340,8 @@ func tlsError(err error, limit time.Duration) error {
 	var record tls.RecordHeaderError
 	switch {
 	case failure.HungUp(err):
-		return errors.New("closed the connection during the TLS handshake: a port without TLS, or a client certificate missing?")
+		return errors.New(
+			"closed the connection during the TLS handshake: a port without TLS, or a client certificate missing?")
 	case errors.As(err, &record):
 		return errors.New("answered the TLS handshake with something else: a port without TLS?")
 	case failure.IsTimeout(err):

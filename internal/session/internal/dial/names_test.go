@@ -106,7 +106,8 @@ func TestANameThatIsGoneIsNotDialled(t *testing.T) {
 	conn, err := (&dial.Config{}).Open(t.Context(), server, 5*time.Second)
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
-	names = &nameServer{err: &net.DNSError{Err: "no such host", Name: "zk1.example", IsNotFound: true}}
+	names = &nameServer{err: &net.DNSError{Err: "no such host", Name: "zk1.example",
+		IsNotFound: true}}
 	_, err = (&dial.Config{}).Open(t.Context(), server, 5*time.Second)
 	require.ErrorContains(t, err, "no such host")
 }

@@ -27,7 +27,9 @@ type Driver struct {
 
 // New returns a driver that asks for a session timeout. next dials, and returns the socket with its
 // conn; over says that the session is over.
-func New(timeout time.Duration, next func() (net.Conn, *link.Conn, error), over func() bool) *Driver {
+func New(
+	timeout time.Duration, next func() (net.Conn, *link.Conn, error), over func() bool,
+) *Driver {
 	return &Driver{timeout: timeout, next: next, over: over}
 }
 
@@ -37,7 +39,8 @@ const driverBuffer = 1 << 10 // for handshakes and headers
 // nothing else.
 func (d *Driver) Start() {
 	d.conn, d.events, _ = zk.Connect([]string{"ensemble"}, d.timeout,
-		zk.WithDialer(d.dial), zk.WithHostProvider(provider{d.over}), zk.WithLogger(quiet{}), zk.WithLogInfo(false),
+		zk.WithDialer(d.dial), zk.WithHostProvider(provider{d.over}), zk.WithLogger(quiet{}),
+		zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(driverBuffer), zk.WithMaxConnBufferSize(driverBuffer))
 }
 

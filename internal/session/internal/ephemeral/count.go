@@ -52,7 +52,8 @@ type Count struct {
 // New returns an empty count. jute is the longest request that the servers accept, and chroot the
 // length of the chroot.
 func New(jute, chroot int) *Count {
-	return &Count{limit: min(mostRoom, jute/2), chroot: chroot, made: map[string]int64{}, doubt: map[pipeline.Touch]int{}}
+	return &Count{limit: min(mostRoom, jute/2), chroot: chroot, made: map[string]int64{},
+		doubt: map[pipeline.Touch]int{}}
 }
 
 func (e *Count) size(t pipeline.Touch) int {
@@ -84,8 +85,9 @@ func (e *Count) Reserve(r *pipeline.Request) error {
 		}
 	}
 	if need > 0 && e.bytes+need > e.limit {
-		return fmt.Errorf("%w: %d bytes are needed and %d of %d are used: the paths of a session's ephemeral znodes must stay far "+
-			"below the ensemble's jute.maxbuffer", ErrSessionFull, need, e.bytes, e.limit)
+		return fmt.Errorf(
+			"%w: %d bytes are needed and %d of %d are used: the paths of a session's ephemeral znodes must stay far "+
+				"below the ensemble's jute.maxbuffer", ErrSessionFull, need, e.bytes, e.limit)
 	}
 	r.Reserved = need
 	e.bytes += need

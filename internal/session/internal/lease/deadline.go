@@ -13,13 +13,15 @@ import (
 // read and written without a mutex, and has its own timer. Each change of the lease stores the new
 // instant (Keeper.changed). Left and check compare it with the clock.
 type Deadline struct {
-	at       atomic.Int64 // nanoseconds after epoch, on the session's clock; noDeadline before there is a session
-	maxWait  atomic.Int64 // nanoseconds: the longest time between two runs of the timer
-	clock    *clock.Clock
-	timer    *time.Timer
-	ctx      context.Context // ends with the session
-	end      func()          // ends it
-	timerDue atomic.Int64    // when the timer runs at the latest: nanoseconds after epoch, by time.Now
+	// nanoseconds after epoch, on the session's clock; noDeadline before there is a session
+	at      atomic.Int64
+	maxWait atomic.Int64 // nanoseconds: the longest time between two runs of the timer
+	clock   *clock.Clock
+	timer   *time.Timer
+	ctx     context.Context // ends with the session
+	end     func()          // ends it
+	// when the timer runs at the latest: nanoseconds after epoch, by time.Now
+	timerDue atomic.Int64
 }
 
 const noDeadline = math.MaxInt64
@@ -81,8 +83,8 @@ func (d *Deadline) check() {
 	}
 }
 
-// Left returns the time until the deadline. It is zero or less if the deadline has come. It takes no
-// mutex and allocates nothing.
+// Left returns the time until the deadline. It is zero or less if the deadline has come. It takes
+// no mutex and allocates nothing.
 func (d *Deadline) Left() time.Duration { return d.left(d.clock.Glance()) }
 
 // Stop stops the timer.

@@ -20,7 +20,8 @@ func (l *Lease) Open(sent, at time.Time, timeout, tick time.Duration) {
 	l.l.begin(sent, at, timeout)
 }
 
-// Reattach is the request of a handshake that re-attaches the session; Unanswered says that it gets no answer.
+// Reattach is the request of a handshake that re-attaches the session; Unanswered says that it gets
+// no answer.
 func (l *Lease) Reattach(sent time.Time) { l.l.reattach(sent) }
 func (l *Lease) Unanswered(closed bool)  { l.l.reattachFailed(closed) }
 

@@ -22,23 +22,27 @@ type Keeper struct {
 	retentions      int           // not yet released: while there is one, the session is retained
 	retainedSince   time.Time     // since when there has been one
 	writeTook       time.Duration // duration of the latest acknowledged write
-	silences        int           // conns given up for silence since the last prompt reply to a write
+	// conns given up for silence since the last prompt reply to a write
+	silences int
 }
 
-// NewKeeper returns the keeper of a session that asks for a timeout. tick is the servers', or 0 if it
-// is not found out yet.
+// NewKeeper returns the keeper of a session that asks for a timeout. tick is the servers', or 0 if
+// it is not found out yet.
 func NewKeeper(asked, tick time.Duration, c *clock.Clock, d *Deadline) *Keeper {
 	return &Keeper{lease: lease{tick: tick}, asked: asked, clock: c, deadline: d}
 }
 
 // Each of these times is the timeout divided by the constant.
 const (
-	retainedPingDivisor = 20 // between pings while the session is retained: a write has something recent to confirm
-	idlePingDivisor     = 6  // otherwise between pings: the driver's, at a third, come too late for a hold to begin
-	checkedDivisor      = 8  // the least lease with which a hold begins, after a write has confirmed it
-	uncheckedDivisor    = 4  // the lease with which a hold begins without a request
-	beatDivisor         = 20 // the longest time between two runs of the heartbeat
-	thinBeatDivisor     = 20 // between heartbeats while little is left of the lease
+	// between pings while the session is retained: a write has something recent to confirm
+	retainedPingDivisor = 20
+	// otherwise between pings: the driver's, at a third, come too late for a hold to begin
+	idlePingDivisor = 6
+	// the least lease with which a hold begins, after a write has confirmed it
+	checkedDivisor   = 8
+	uncheckedDivisor = 4  // the lease with which a hold begins without a request
+	beatDivisor      = 20 // the longest time between two runs of the heartbeat
+	thinBeatDivisor  = 20 // between heartbeats while little is left of the lease
 )
 
 // Timeout returns the least session timeout that was granted, or 0 if none has been yet.
@@ -97,8 +101,9 @@ func (k *Keeper) MayGrant(granted time.Duration, isNew bool) error {
 		return fmt.Errorf("granted a session timeout of %v, and %v was asked for: "+
 			"if the servers' minSessionTimeout is above two ticks, ask for that much", granted, k.asked)
 	case granted < k.tick:
-		return fmt.Errorf("granted a session timeout of %v, which is shorter than a server tick of %v: "+
-			"ask for at least two ticks, and give the ensemble's tickTime as the server tick", granted, k.tick)
+		return fmt.Errorf(
+			"granted a session timeout of %v, which is shorter than a server tick of %v: "+
+				"ask for at least two ticks, and give the ensemble's tickTime as the server tick", granted, k.tick)
 	}
 	return nil
 }

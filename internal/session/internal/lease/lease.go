@@ -94,7 +94,7 @@ import (
 //     beside the first. So the answers on one of our connections belong to one stream. A server
 //     that is cut off, healed and cut off again within one of our round trips may lose its earlier
 //     reports, but then no later write is answered on their connection. Model ("the follower starts
-//     anew"); on real servers no test cuts twice within a round trip.
+//     again"); on real servers no test cuts twice within a round trip.
 //  6. A write is acknowledged by a majority, and a leader that begins later gives each session its
 //     whole timeout again. tests/e2e, TestHoldIsNotProlongedByALeaderThatHasBeenReplaced.
 //  7. The leader looks at the session before it carries out any operation of a multi, and says so
@@ -132,7 +132,8 @@ type lease struct {
 
 	// Re-attachments without an answer; zero if there is none.
 	pendingReattachSent time.Time // of the one that waits for its answer
-	lostReattachSent    time.Time // of the first without an answer since the last one with an answer
+	// of the first without an answer since the last one with an answer
+	lostReattachSent time.Time
 }
 
 // span is one acknowledgement, or several in quick succession that count as one: as the latest when
@@ -153,7 +154,8 @@ const (
 
 // Each allowance is the timeout divided by one of these.
 const (
-	clockDivisor      = 50 // quartz is a thousand times better; a machine with a bad time daemon is not
+	// quartz is a thousand times better; a machine with a bad time daemon is not
+	clockDivisor      = 50
 	schedulingDivisor = 25 // on overloaded machines a goroutine runs hundreds of milliseconds late
 	workDivisor       = 20 // enough to cancel a request and to skip the next write
 )
@@ -179,7 +181,8 @@ func (l *lease) begin(sent, at time.Time, timeout time.Duration) {
 // resume continues the lease at a re-attachment, likewise.
 func (l *lease) resume(sent, at time.Time, timeout time.Duration) {
 	timeout = min(timeout, l.timeout) // nothing relies on a longer one
-	isShorter := timeout < l.timeout  // by another server: the leader counts anew, to less
+	// If it is shorter, another server has granted it: the leader has begun to count to less.
+	isShorter := timeout < l.timeout
 	l.connected(timeout)
 	l.timeout = timeout
 	end := sent.Add(timeout)
@@ -205,7 +208,8 @@ func (l *lease) connected(timeout time.Duration) {
 // acknowledgements by the server before: no write on this connection can confirm them.
 func (l *lease) expectFirstWrite(sent, at time.Time) {
 	handshake := span{sent: sent, confirmableFrom: at}
-	handshake.firstArrived = at.Add(-l.requestToWrite) // so long ago that no other is merged with it
+	// so long ago that no other is merged with it
+	handshake.firstArrived = at.Add(-l.requestToWrite)
 	l.unconfirmed = append(l.unconfirmed[:0], handshake)
 }
 
@@ -290,7 +294,8 @@ func (l *lease) bytesArrived(at time.Time) {
 func (l *lease) endIfWritten(now time.Time) time.Time {
 	hypothetical := *l
 	if n := l.confirmable(now); n > 0 {
-		hypothetical.confirmedUntil = clock.Later(l.confirmedUntil, l.unconfirmed[n-1].sent.Add(l.timeout))
+		hypothetical.confirmedUntil = clock.Later(l.confirmedUntil,
+			l.unconfirmed[n-1].sent.Add(l.timeout))
 	}
 	return hypothetical.end(true)
 }
@@ -348,7 +353,8 @@ func Healthy(timeout, tick time.Duration) time.Duration {
 // With a timeout of 10 s and ticks of 2 s it is 2 + 4 + 0.5 + 0.25 s. The allowances are 1.1 s, so
 // 2.15 s are left.
 func (l *lease) healthyRest() time.Duration {
-	age := l.beatEvery() + l.requestToWrite + l.timeout/retainedPingDivisor + l.requestToWrite/mergeDivisor
+	age := l.beatEvery() + l.requestToWrite
+	age += l.timeout/retainedPingDivisor + l.requestToWrite/mergeDivisor
 	return l.timeout - age - allowances(l.timeout)
 }
 

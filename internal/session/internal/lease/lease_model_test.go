@@ -12,14 +12,16 @@ import (
 	"github.com/zklock/locker/internal/session/internal/lease"
 )
 
-// world is a small model of a session's environment: a client, the server that it is connected to, the leader, which expires
-// sessions, and ordered streams between them. The server answers pings by itself. Every half tick the leader asks it to report
-// the sessions that it has heard from; an observer behind another observer reports to that one, which passes the report on when
-// it is asked itself. The server may be cut off from the leader at any time. The model shares nothing with package session: no
-// driver, no spans, only what each party knows and when.
+// world is a small model of a session's environment: a client, the server that it is connected to,
+// the leader, which expires sessions, and ordered streams between them. The server answers pings by
+// itself. Every half tick the leader asks it to report the sessions that it has heard from; an
+// observer behind another observer reports to that one, which passes the report on when it is asked
+// itself. The server may be cut off from the leader at any time. The model shares nothing with
+// package session: no driver, no spans, only what each party knows and when.
 //
-// A session may be local, known only to its server, until the first write makes it global. A server to which the client
-// reconnects may grant a shorter timeout, and its answer may be lost. The leader may stall.
+// A session may be local, known only to its server, until the first write makes it global. A server
+// to which the client reconnects may grant a shorter timeout, and its answer may be lost. The
+// leader may stall.
 type world struct {
 	rng  *rand.Rand
 	now  time.Duration // true time
@@ -46,13 +48,16 @@ type world struct {
 	held    []func() // what waits at the cut, in order
 	link    int      // the client's connection; messages of an older one are void
 
-	lastUp, lastReply, lastDown, lastBack time.Duration // the latest arrival of each stream: messages of a stream arrive in order
+	// the latest arrival of each stream: messages of a stream arrive in order
+	lastUp, lastReply, lastDown, lastBack time.Duration
 
 	requests []*request // unanswered, in order
 
 	begun            bool // the session exists
 	wasLocal, stalls bool // for the report
-	advanced, unsafe bool // whether the lease was prolonged; whether unconfirmed acknowledgements would have outlasted the session
+	// whether the lease was prolonged; whether unconfirmed acknowledgements would have outlasted
+	// the session
+	advanced, unsafe bool
 }
 
 type event struct {
@@ -106,7 +111,8 @@ func (w *world) clientAt(now time.Duration) time.Time {
 	return time.Unix(1_000_000, 0).Add(time.Duration(float64(now) * w.rate))
 }
 
-// toLeader carries a message from the follower to the leader, in order; while they are cut off it waits.
+// toLeader carries a message from the follower to the leader, in order; while they are cut off it
+// waits.
 func (w *world) toLeader(do func()) {
 	w.stream(&w.lastDown, 20*time.Millisecond, func() {
 		switch {
@@ -166,7 +172,8 @@ func (w *world) asked(do func()) {
 	})
 }
 
-// stall stalls the leader, for no longer than two ticks, or half the timeout, exceed what a report takes without it.
+// stall stalls the leader, for no longer than two ticks, or half the timeout, exceed what a report
+// takes without it.
 func (w *world) stall() {
 	longest := min(2*w.tick, w.least()/2) - w.tick/2 - 300*time.Millisecond
 	if w.behind {
@@ -178,7 +185,8 @@ func (w *world) stall() {
 	w.stalled = true
 	w.after(w.upTo(longest), func() {
 		w.stalled = false
-		waiting := append(w.waiting, w.unasked...) // messages that have arrived are handled before the reports that it requests now
+		// messages that have arrived are handled before the reports that it requests now
+		waiting := append(w.waiting, w.unasked...)
 		w.waiting, w.unasked = nil, nil
 		for _, do := range waiting {
 			do()
@@ -291,7 +299,8 @@ func (w *world) connect() {
 	})
 }
 
-// trouble cuts the follower off from the leader, and later heals that, or makes the client connect to another server.
+// trouble cuts the follower off from the leader, and later heals that, or makes the client connect
+// to another server.
 func (w *world) trouble() {
 	if w.cut {
 		w.cut = false
@@ -301,7 +310,9 @@ func (w *world) trouble() {
 			for _, do := range held {
 				do()
 			}
-		} else { // the follower restarts: what it had not passed on is lost, and its clients reconnect elsewhere
+		} else {
+			// the follower restarts: what it had not passed on is lost, and its clients reconnect
+			// elsewhere
 			w.touched, w.passing = false, false
 			w.lease.Unanswered(false) // if it has not been answered yet
 			w.connect()
@@ -338,7 +349,8 @@ func TestTheLeaseNeverOutlivesTheLeadersPatience(t *testing.T) {
 	advanced, unsafe := 0, 0
 	for run := range runs {
 		rng := rand.New(rand.NewPCG(uint64(run), 42))
-		w := &world{rng: rng, rate: 1, timeout: time.Duration(4+rng.IntN(16)) * time.Second, tick: 2 * time.Second}
+		w := &world{rng: rng, rate: 1, timeout: time.Duration(4+rng.IntN(16)) * time.Second,
+			tick: 2 * time.Second}
 		switch rng.IntN(3) { // clocks may differ by two per cent
 		case 0:
 			w.rate = 0.98
@@ -363,11 +375,13 @@ func TestTheLeaseNeverOutlivesTheLeadersPatience(t *testing.T) {
 		w.after(0, w.report)
 		w.after(w.upTo(3*w.timeout), w.trouble)
 		for w.step() && !w.expired && w.now < 20*w.timeout {
-			require.NoError(t, w.check(), "run %d, timeout %v, clock rate %v; behind another observer %v, local %v, lowest grant %v, stalls %v", run, w.timeout, w.rate, w.behind, w.wasLocal, w.low, w.stalls)
+			require.NoError(t, w.check(),
+				"run %d, timeout %v, clock rate %v; behind another observer %v, local %v, lowest grant %v, stalls %v", run, w.timeout, w.rate, w.behind, w.wasLocal, w.low, w.stalls)
 		}
 		if w.expired { // the client goes on for a while, unaware of it
 			for end := w.now + w.timeout; w.step() && w.now < end; {
-				require.NoError(t, w.check(), "run %d, after the end, timeout %v, clock rate %v", run, w.timeout, w.rate)
+				require.NoError(t, w.check(), "run %d, after the end, timeout %v, clock rate %v",
+					run, w.timeout, w.rate)
 			}
 		}
 		if w.advanced {
@@ -377,6 +391,8 @@ func TestTheLeaseNeverOutlivesTheLeadersPatience(t *testing.T) {
 			unsafe++
 		}
 	}
-	require.Greater(t, advanced, runs*3/4, "runs in which the lease moved on: else this test shows nothing")
-	require.Greater(t, unsafe, runs/10, "runs in which plain acknowledgements outlived the leader's count: else the cut-offs are too kind")
+	require.Greater(t, advanced, runs*3/4,
+		"runs in which the lease moved on: else this test shows nothing")
+	require.Greater(t, unsafe, runs/10,
+		"runs in which plain acknowledgements outlived the leader's count: else the cut-offs are too kind")
 }

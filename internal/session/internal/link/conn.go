@@ -196,7 +196,8 @@ func (c *Conn) handshake(body []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: handshake: %w", failure.ErrGarbled, err)
 	}
-	if err := c.owner.Shaken(r, c.began); err != nil { // after this the driver must get the response too
+	if err := c.owner.Shaken(r, c.began); err != nil {
+		// after this the driver must get the response too
 		return err
 	}
 	if !c.move(connShaking) {

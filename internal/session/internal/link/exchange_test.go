@@ -49,7 +49,8 @@ func TestAWriteThatIsGivenUpBeforeItWasWrittenWasNotSent(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan error)
 		go func() {
-			_, err := c.Exchange(ctx, []*pipeline.Request{pipeline.NewRequest(wire.OpCreate, "create", "/x")})
+			_, err := c.Exchange(ctx,
+				[]*pipeline.Request{pipeline.NewRequest(wire.OpCreate, "create", "/x")})
 			got <- err
 		}()
 		synctest.Wait()

@@ -121,7 +121,8 @@ func (c *Conn) checkExpected(header []byte) error {
 	if c.pipe.Expects(xid) {
 		return nil
 	}
-	err := fmt.Errorf("%w: a frame of more than %d bytes that is no reply", failure.ErrGarbled, wire.MaxFrame)
+	err := fmt.Errorf("%w: a frame of more than %d bytes that is no reply", failure.ErrGarbled,
+		wire.MaxFrame)
 	if xid == wire.XidNotification { // the reply that is due may still come
 		return err
 	}
@@ -179,7 +180,8 @@ func (c *Conn) socketError(err error) error {
 	case failure.IsTimeout(err) && shaking:
 		return fmt.Errorf("no answer to the handshake within %v", c.limit)
 	case failure.HungUp(err) && !moved:
-		return errors.New("closed the connection right after the handshake, before any answer: is authentication enforced?")
+		return errors.New(
+			"closed the connection right after the handshake, before any answer: is authentication enforced?")
 	case failure.HungUp(err):
 		return errors.New("closed the connection")
 	}
@@ -200,7 +202,8 @@ func (c *Conn) handle(frame []byte, size int, at time.Time) (forDriver []byte, e
 	if err != nil {
 		return nil, err
 	}
-	if err := c.handleReply(r, pipeline.Reply{Header: header, Body: d.B, Size: size}, at); err != nil {
+	if err := c.handleReply(r, pipeline.Reply{Header: header, Body: d.B, Size: size},
+		at); err != nil {
 		return nil, err
 	}
 	if r.FromDriver {

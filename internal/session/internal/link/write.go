@@ -230,7 +230,8 @@ func (c *Conn) writeAlone(r *pipeline.Request) error {
 func (c *Conn) write(b []byte) error {
 	for len(b) > 0 {
 		_, unheard := c.Quiet(c.common.Clock.Stamp()) // meanwhile no heartbeat checks that
-		if err := c.socket.SetWriteDeadline(time.Now().Add(c.owner.Patience() - unheard)); err != nil {
+		if err := c.socket.SetWriteDeadline(
+			time.Now().Add(c.owner.Patience() - unheard)); err != nil {
 			return c.socketError(err)
 		}
 		n, err := c.socket.Write(b[:min(len(b), maxChunk)])

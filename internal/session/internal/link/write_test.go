@@ -21,7 +21,8 @@ func (promptSocket) WritesAtOnce() bool { return true }
 // A call writes to the idle conn. What others put on the conn meanwhile is written behind it.
 func TestACallThatWritesIsNotInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, p := connectBy(t, &owner{patience: time.Minute}, func(c net.Conn) net.Conn { return promptSocket{c} })
+		c, p := connectBy(t, &owner{patience: time.Minute},
+			func(c net.Conn) net.Conn { return promptSocket{c} })
 		exchange := func() {
 			r := pipeline.NewRequest(wire.OpExists, "exists", "/")
 			_, _ = c.Exchange(t.Context(), []*pipeline.Request{r}) // the test ends it

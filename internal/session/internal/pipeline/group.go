@@ -34,11 +34,13 @@ import (
 // The program's own writes are never members.
 
 const (
-	maxGroup        = 100          // operations in a group
-	maxGroupBytes   = 32 << 10     // of its members' frames
-	maxLooked       = 4 * maxGroup // requests in the queue that are considered
-	maxRefusals     = 3            // refusals of a member's groups because of another member; then it is sent alone
-	quarantineLasts = 16           // groups in which untried creates keep apart after a refusal for a missing directory
+	maxGroup      = 100          // operations in a group
+	maxGroupBytes = 32 << 10     // of its members' frames
+	maxLooked     = 4 * maxGroup // requests in the queue that are considered
+	// refusals of a member's groups because of another member; then it is sent alone
+	maxRefusals = 3
+	// groups in which untried creates keep apart after a refusal for a missing directory
+	quarantineLasts = 16
 )
 
 // Share lets r be a member of a group if it is a write, and be read together with others if it is a
@@ -173,7 +175,8 @@ func (p *Pipeline) together(op int32, name string, members []*Request, size int)
 	if len(members) == 1 {
 		return members[0]
 	}
-	g := &Request{Op: op, name: name, Path: members[0].Path, Repeatable: op == wire.OpMultiRead, members: members}
+	g := &Request{Op: op, name: name, Path: members[0].Path, Repeatable: op == wire.OpMultiRead,
+		members: members}
 	b := wire.AppendHeader(make([]byte, 0, size+wire.MultiHeader), op)
 	for _, r := range members {
 		switch r.Op {
@@ -248,7 +251,8 @@ func splitResults(g *Request, header wire.ReplyHeader, results []wire.Result) []
 	parts := make([]Completion, 0, len(g.members))
 	for _, r := range g.members {
 		ops := len(r.Touches)
-		parts = append(parts, Completion{Request: r, Header: header, Body: replyOf(r, results[:ops])})
+		parts = append(parts,
+			Completion{Request: r, Header: header, Body: replyOf(r, results[:ops])})
 		results = results[ops:]
 	}
 	return parts
@@ -256,7 +260,9 @@ func splitResults(g *Request, header wire.ReplyHeader, results []wire.Result) []
 
 // splitRefusal gives the member of g that was refused its results, and has the calls of the others
 // send them again. failed is the index of the refused operation in results.
-func splitRefusal(g *Request, header wire.ReplyHeader, results []wire.Result, failed int) []Completion {
+func splitRefusal(
+	g *Request, header wire.ReplyHeader, results []wire.Result, failed int,
+) []Completion {
 	code := results[failed].Code
 	parts := make([]Completion, 0, len(g.members))
 	for _, r := range g.members {
@@ -268,7 +274,8 @@ func splitRefusal(g *Request, header wire.ReplyHeader, results []wire.Result, fa
 			if r.Op != wire.OpMulti {
 				own.Code = code
 			}
-			parts = append(parts, Completion{Request: r, Header: own, Body: replyOf(r, results[:ops])})
+			parts = append(parts,
+				Completion{Request: r, Header: own, Body: replyOf(r, results[:ops])})
 		}
 		results, failed = results[ops:], failed-ops
 	}

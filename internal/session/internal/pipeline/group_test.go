@@ -185,7 +185,8 @@ func TestRequestsThatAreSentTogetherAreNoLongerThanTheServersAccept(t *testing.T
 			add(p, request("/a"+dir), request("/b"+dir), request("/c"+dir))
 			frames := written(t, p)
 			for _, f := range frames {
-				require.LessOrEqual(t, 8+len(f.body), limit, "%s of %d bytes: length field not counted", name, length)
+				require.LessOrEqual(t, 8+len(f.body), limit,
+					"%s of %d bytes: length field not counted", name, length)
 			}
 			if length < 50 {
 				require.Len(t, frames, 1, "%s of %d bytes", name, length)

@@ -66,7 +66,8 @@ func (r *Request) takeRefusal(behind []*Request) {
 		return
 	}
 	list := behind[0]
-	if <-list.done; list.err != nil || list.Header.Code != wire.CodeNoNode || list.Path != parent(r.Path) {
+	if <-list.done; list.err != nil || list.Header.Code != wire.CodeNoNode ||
+		list.Path != parent(r.Path) {
 		return
 	}
 	r.err, r.Header = nil, list.Header

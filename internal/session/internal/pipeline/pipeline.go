@@ -31,9 +31,10 @@ type Pipeline struct {
 	numbers       *Numbers
 	juteMaxBuffer int
 
-	queue      requestQueue // to be written
-	pending    requestQueue // written, in order
-	quarantine int          // in how many more groups untried creates keep apart: see Request.untried
+	queue   requestQueue // to be written
+	pending requestQueue // written, in order
+	// in how many more groups untried creates keep apart: see Request.untried
+	quarantine int
 	sizes      replySizes
 	lastSent   time.Time
 	progressAt time.Time // when bytes of a reply, or of a long request, last passed
@@ -158,7 +159,8 @@ func (p *Pipeline) send(r *Request, now time.Time, piece []byte) []byte {
 func (p *Pipeline) Take(xid int32, size int, at time.Time) (*Request, error) {
 	r := p.pending.head
 	if r == nil || r.xid != xid {
-		return nil, p.Blame(fmt.Errorf("%w: reply to request %d out of order", failure.ErrGarbled, xid))
+		return nil,
+			p.Blame(fmt.Errorf("%w: reply to request %d out of order", failure.ErrGarbled, xid))
 	}
 	p.pending.remove(r)
 	p.sizes.answered(r, size)
@@ -167,7 +169,9 @@ func (p *Pipeline) Take(xid int32, size int, at time.Time) (*Request, error) {
 }
 
 // Expects reports whether the reply with number xid is due.
-func (p *Pipeline) Expects(xid int32) bool { return p.pending.head != nil && p.pending.head.xid == xid }
+func (p *Pipeline) Expects(xid int32) bool {
+	return p.pending.head != nil && p.pending.head.xid == xid
+}
 
 // Blame notes that err came in place of the reply that is due, and returns err. The request that
 // waits for that reply fails with err, whatever gives up the connection first: on the next

@@ -164,7 +164,8 @@ func (r *Request) MayBeDone() bool {
 	if errors.Is(r.err, failure.ErrNotSent) {
 		return false
 	}
-	return r.err != nil || r.Header.Code != wire.CodeThrottled // a throttled request is dropped unread
+	// a throttled request is dropped unread
+	return r.err != nil || r.Header.Code != wire.CodeThrottled
 }
 
 // HasReply reports, after the call that sent r has ended, whether r has a reply that counts: an

@@ -107,7 +107,8 @@ func (p *Probe) exchange(frame []byte) ([]byte, error) {
 	case size < wire.ReplyHeaderLen:
 		return nil, fmt.Errorf("%w: length %d", failure.ErrGarbled, size)
 	}
-	body, err := io.ReadAll(io.LimitReader(p.conn, int64(size))) // memory grows with the bytes that arrive
+	// memory grows with the bytes that arrive
+	body, err := io.ReadAll(io.LimitReader(p.conn, int64(size)))
 	if err == nil && len(body) < size {
 		err = io.ErrUnexpectedEOF
 	}

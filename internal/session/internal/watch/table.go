@@ -80,7 +80,8 @@ const (
 // New returns an empty table. spawn runs a function in a goroutine of the session, unless that is
 // over. missing is told, under the table's mutex, the path of a znode that does not exist.
 func New(juteMaxBuffer int, spawn func(fn func()) bool, missing func(path string)) *Table {
-	return &Table{juteMaxBuffer: juteMaxBuffer, spawn: spawn, missing: missing, byPath: map[watchKey]*watched{}}
+	return &Table{juteMaxBuffer: juteMaxBuffer, spawn: spawn, missing: missing,
+		byPath: map[watchKey]*watched{}}
 }
 
 func (ws *Table) closeLocked(w *Watch) {
@@ -257,8 +258,8 @@ func (ws *Table) Fire(c *link.Conn, event zk.EventType, path string, zxid int64)
 }
 
 // wakeLocked delivers an event to one watch. If the watch is not armed, the event belongs to an
-// earlier watch of the path, with one exception: setWatches, if it finds a znode gone, says so before
-// its reply. Then setLocked fires the watch, with that reply.
+// earlier watch of the path, with one exception: setWatches, if it finds a znode gone, says so
+// before its reply. Then setLocked fires the watch, with that reply.
 func (ws *Table) wakeLocked(key watchKey, event zk.EventType, zxid int64) {
 	t := ws.byPath[key]
 	if t == nil {
@@ -355,7 +356,8 @@ func (ws *Table) nextUnaskedLocked() (again, believed []*watched) {
 		size += watchBytes + len(t.path)
 		switch {
 		case !t.armed && len(t.waiters) == 0:
-			ws.dropLocked(t) // no Watch waits, and the hook that drops it was lost with the last conn
+			// no Watch waits, and the hook that drops it was lost with the last conn
+			ws.dropLocked(t)
 		case t.armed && ws.unnamable(t): // its waiters find out what has changed
 			ws.fireLocked(t, zk.EventNodeDataChanged, 0)
 		case t.armed:
@@ -374,8 +376,9 @@ func (ws *Table) nextUnaskedLocked() (again, believed []*watched) {
 // asked for. Of those that it has not been asked for, the newest is the first. The methods of a
 // watchList take constant time. Table.mu guards it.
 type watchList struct {
-	all     list.List     // of *watched
-	unasked *list.Element // the server has not been asked for it, nor for any behind it; nil if there is none
+	all list.List // of *watched
+	// the server has not been asked for it, nor for any behind it; nil if there is none
+	unasked *list.Element
 }
 
 // add enters t. It returns whether the caller has to ask for t now: otherwise Restore will. It will

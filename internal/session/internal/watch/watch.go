@@ -189,9 +189,10 @@ func (ws *Table) armAllLocked(ts []*watched) {
 }
 
 const (
-	setWatchesMax  = 128 << 10 // bytes of one setWatches request; half of Config.JuteMaxBuffer is a bound too
-	watchBytes     = 4         // of a path's length in a setWatches request
-	setWatchesRoom = 36        // bytes of a setWatches request of one path, besides the path
+	// bytes of one setWatches request; half of Config.JuteMaxBuffer is a bound too
+	setWatchesMax  = 128 << 10
+	watchBytes     = 4  // of a path's length in a setWatches request
+	setWatchesRoom = 36 // bytes of a setWatches request of one path, besides the path
 )
 
 // unnamable reports whether t fits in no setWatches request: one with t alone would be too long. In
@@ -203,7 +204,9 @@ func (ws *Table) unnamable(t *watched) bool {
 
 // setWatchesLocked sends setWatches requests for ts, in order, as of zxid, and returns how many.
 // For each, hook runs in the conn's reader, without mu.
-func (ws *Table) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*watched, code int32)) (requests int) {
+func (ws *Table) setWatchesLocked(
+	ts []*watched, zxid int64, hook func(ts []*watched, code int32),
+) (requests int) {
 	most := min(setWatchesMax, ws.juteMaxBuffer/2)
 	for len(ts) > 0 {
 		var data, exist, child []string

@@ -83,7 +83,7 @@ func TryAgain(code int32) bool {
 	return false
 }
 
-// What else is known of a type of request. Whoever adds one decides for each of these functions,
+// What else is known of a type of request. To add one, decide for each of these functions,
 // and for Verdict.
 
 // ThroughLeader reports whether a follower needs the leader to answer op. Of these, all but a sync

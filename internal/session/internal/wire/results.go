@@ -13,7 +13,8 @@ func AppendMultiHeader(b []byte, op int32, done bool) []byte {
 
 // Result is one operation's part of the reply to a multi or multiRead.
 type Result struct {
-	Op   int32 // OpError: an operation was refused; OpCreate2: a container's create, answered with a Stat
+	// OpError: an operation was refused; OpCreate2: a container's create, answered with a Stat
+	Op   int32
 	Code int32
 	Raw  []byte // with its header
 }

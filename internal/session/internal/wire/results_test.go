@@ -36,7 +36,8 @@ func results(codes []int32) (body []byte) {
 			body = wire.AppendInt(wire.AppendBool(wire.AppendInt(body, wire.OpCheck), false), code)
 			continue
 		}
-		body = append(wire.AppendInt(wire.AppendBool(wire.AppendInt(body, wire.OpError), false), code), wire.AppendInt(nil, code)...)
+		body = append(wire.AppendInt(wire.AppendBool(wire.AppendInt(body, wire.OpError), false),
+			code), wire.AppendInt(nil, code)...)
 	}
 	return wire.AppendMultiHeader(body, wire.OpError, true)
 }
