@@ -20,7 +20,7 @@ BEGAN     := $(shell date +%s)
 export PARALLEL PKG TESTFLAGS FUZZTIME FOR
 
 .DEFAULT_GOAL := help
-.PHONY: help test stress all servers check portable vuln unit model docs long release soak newer matrix bench fuzz
+.PHONY: help test stress all servers check portable vuln unit model docs long release soak newer matrix bench fuzz image
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ matrix: servers ## the suites that need real servers, on every version that is t
 
 bench: servers ## this library beside other locks; BENCHFLAGS=-quick for one short round
 	@scripts/bench.sh $(BENCHFLAGS)
+
+image: ## the command-line tool as a Docker image for amd64 and arm64, without a registry; VERSION=v0.1.0
+	@scripts/image.sh
 
 fuzz: ## every fuzz target for a short time
 	@scripts/fuzz.sh
