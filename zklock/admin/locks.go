@@ -49,8 +49,7 @@ type Found struct {
 // Errors, with which Found is what was found before:
 //   - zklock.ErrPath;
 //   - zklock.ErrInvalid if a bound is negative;
-//   - zk.ErrNoAuth if root itself may not be read, since an empty list would say that no lock is in
-//     use;
+//   - zk.ErrNoAuth or zklock.ErrTooLarge if root itself may not or can't be read;
 //   - otherwise the errors of ReadQueue.
 func Locks(ctx context.Context, c *zklock.Client, root string, within Search) (Found, error) {
 	s := search{
@@ -172,10 +171,10 @@ func (s *search) readDirectory(
 	ctx context.Context, z *session.Session, dir string,
 ) (directory, error) {
 	names, _, err := z.List(ctx, dir)
+	if dir == s.root && failure.IsOne(err, zk.ErrNoAuth, zklock.ErrTooLarge) {
+		return directory{}, err // an empty list would say that no lock is in use
+	}
 	if errors.Is(err, zk.ErrNoAuth) {
-		if dir == s.root {
-			return directory{}, err
-		}
 		return directory{hidden: true}, nil
 	}
 	if err != nil {

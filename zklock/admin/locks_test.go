@@ -13,6 +13,7 @@ import (
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/admin"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
@@ -96,6 +97,19 @@ func TestLocksLeavesOutWhatMayNotBeReadAndSaysSo(t *testing.T) {
 		require.Equal(s, 1, found.Hidden)
 		_, err = admin.Locks(s.Context(), bob.Client, "/app/closed", admin.Search{})
 		require.ErrorIs(s, err, zk.ErrNoAuth, "an empty list would say that nobody holds it")
+	})
+}
+
+// The list of the root is longer than a client reads.
+func TestLocksSaysThatItsRootIsTooLarge(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		s.Lock(c.Mutex("/app/l"))
+		s.Server.Inject(fault.Garble(func(reply []byte) []byte {
+			return append(reply, make([]byte, 33<<20)...)
+		}).Op(fault.OpGetChildren2).Path("/app"))
+		_, err := admin.Locks(s.Context(), c.Client, "/app", admin.Search{})
+		require.ErrorIs(s, err, zklock.ErrTooLarge)
 	})
 }
 
