@@ -86,7 +86,8 @@ func fixACL(acl []ACL, ids []identity, sasl bool) ([]ACL, fault.Code) {
 			if len(out) == n {
 				return nil, fault.CodeInvalidACL
 			}
-		case a.Scheme == "digest" && validDigest(a.ID), a.Scheme == "ip" && validIP(a.ID), a.Scheme == "sasl" && sasl && a.ID != "":
+		case a.Scheme == "digest" && validDigest(a.ID), a.Scheme == "ip" && validIP(a.ID),
+			a.Scheme == "sasl" && sasl && a.ID != "":
 			out = append(out, a)
 		default:
 			return nil, fault.CodeInvalidACL

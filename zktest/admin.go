@@ -9,10 +9,12 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// What the test does to the server directly goes through the same transactions as its clients' writes: it takes a zxid,
-// fires watches and reaches the followers. No ACL applies to it, and it has no session.
+// What the test does to the server directly goes through the same transactions as its clients'
+// writes: it takes a zxid, fires watches and reaches the followers. No ACL applies to it, and it
+// has no session.
 
-// Create makes a persistent znode that everybody may use, as another client would. Errors wrap a fault.Code.
+// Create makes a persistent znode that everybody may use, as another client would. Errors wrap a
+// fault.Code.
 func (s *Server) Create(path string, data []byte) error {
 	return s.admin(request{op: fault.OpCreate, path: path, data: data, acl: openACL, ttl: -1})
 }
@@ -22,13 +24,14 @@ func (s *Server) SetData(path string, data []byte) error {
 	return s.admin(request{op: fault.OpSetData, path: path, data: data, version: -1})
 }
 
-// Delete removes a znode whatever its version, including an ephemeral of a live session. Errors wrap a fault.Code.
+// Delete removes a znode whatever its version, including an ephemeral of a live session. Errors
+// wrap a fault.Code.
 func (s *Server) Delete(path string) error {
 	return s.admin(request{op: fault.OpDelete, path: path, version: -1})
 }
 
-// DeleteAll removes a znode and everything below it, leaves first, each in a transaction of its own; the root and
-// /zookeeper stay. Errors wrap a fault.Code.
+// DeleteAll removes a znode and everything below it, leaves first, each in a transaction of its
+// own; the root and /zookeeper stay. Errors wrap a fault.Code.
 func (s *Server) DeleteAll(path string) error {
 	var all []string
 	for p := range s.Nodes() {
@@ -51,7 +54,8 @@ func (s *Server) DeleteAll(path string) error {
 	return nil
 }
 
-// admin prepares and commits one write of the test's own. A refused one takes a zxid, as a client's does.
+// admin prepares and commits one write of the test's own. A refused one takes a zxid, as a client's
+// does.
 func (s *Server) admin(r request) error {
 	r.operation = operationOf(r.op)
 	s.mu.Lock()
@@ -70,9 +74,10 @@ func (s *Server) admin(r request) error {
 	return nil
 }
 
-// SetSequence makes n the number of the next sequential child of path, so that a test can begin just before the
-// counter's end (2147483647). As on a real server, a counter at its end stays there, except for creates of one multi and
-// for overlapping ones: see Overlap. The error wraps fault.CodeNoNode.
+// SetSequence makes n the number of the next sequential child of path, so that a test can begin
+// just before the counter's end (2147483647). As on a real server, a counter at its end stays
+// there, except for creates of one multi and for overlapping ones: see Overlap. The error wraps
+// fault.CodeNoNode.
 func (s *Server) SetSequence(path string, n int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,10 +88,11 @@ func (s *Server) SetSequence(path string, n int32) error {
 	return nil
 }
 
-// Overlap makes the next n creates below path overlap in the server's pipeline, as on a loaded real server: each is
-// numbered after the one before it although that one has not been applied yet. It makes a difference only at the
-// counter's end: the numbers continue with the negative ones and return to 2147483647 when the pipeline is empty, after
-// the n. Zero ends it at once. The error wraps fault.CodeNoNode.
+// Overlap makes the next n creates below path overlap in the server's pipeline, as on a loaded real
+// server: each is numbered after the one before it although that one has not been applied yet. It
+// makes a difference only at the counter's end: the numbers continue with the negative ones and
+// return to 2147483647 when the pipeline is empty, after the n. Zero ends it at once. The error
+// wraps fault.CodeNoNode.
 func (s *Server) Overlap(path string, n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +134,8 @@ func (s *Server) overlappedLocked(muts []mutation) {
 	}
 }
 
-// Expire ends a session now, as if its timeout had passed. The error wraps fault.CodeUnknownSession.
+// Expire ends a session now, as if its timeout had passed. The error wraps
+// fault.CodeUnknownSession.
 func (s *Server) Expire(session int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +146,8 @@ func (s *Server) Expire(session int64) error {
 	return nil
 }
 
-// DropConnections drops the connections of all clients of all members without another byte. Sessions stay.
+// DropConnections drops the connections of all clients of all members without another byte.
+// Sessions stay.
 func (s *Server) DropConnections() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +157,9 @@ func (s *Server) DropConnections() {
 	s.changedLocked()
 }
 
-// SendFrame sends a payload of any kind to a session's client, with a length field in front, as if it were a reply
-// or a notification. It does not wait for the client. The error wraps fault.CodeConnectionLoss if no client is connected.
+// SendFrame sends a payload of any kind to a session's client, with a length field in front, as if
+// it were a reply or a notification. It does not wait for the client. The error wraps
+// fault.CodeConnectionLoss if no client is connected.
 func (s *Server) SendFrame(session int64, payload []byte) error {
 	return s.send(session, frame(payload))
 }

@@ -19,8 +19,11 @@ func (quiet) Printf(string, ...any) {}
 
 func dial(t *testing.T, s *zktest.Server, timeout time.Duration) *zk.Conn {
 	t.Helper()
-	c, _, err := zk.Connect([]string{s.Addr()}, timeout, zk.WithLogger(quiet{}), zk.WithLogInfo(false),
-		zk.WithDialer(func(n, a string, d time.Duration) (net.Conn, error) { return s.Dial(n, a, d) }))
+	c, _, err := zk.Connect([]string{s.Addr()}, timeout, zk.WithLogger(quiet{}),
+		zk.WithLogInfo(false),
+		zk.WithDialer(func(n, a string, d time.Duration) (net.Conn, error) {
+			return s.Dial(n, a, d)
+		}))
 	require.NoError(t, err)
 	return c
 }

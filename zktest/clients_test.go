@@ -15,8 +15,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Clients of other languages, as Debian packages them, take and release their own locks on this server. The tests
-// install nothing; where the packages are missing they fail and say what to install.
+// Clients of other languages, as Debian packages them, take and release their own locks on this
+// server. The tests install nothing; where the packages are missing they fail and say what to
+// install.
 
 func clientFiles(t *testing.T, pkg string, files ...string) {
 	t.Helper()
@@ -39,7 +40,8 @@ func runClient(t *testing.T, name string, args ...string) []string {
 }
 
 func TestKazooTakesAndReleasesALock(t *testing.T) {
-	clientFiles(t, "python3-kazoo", "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/__init__.py")
+	clientFiles(t, "python3-kazoo", "/usr/bin/python3",
+		"/usr/lib/python3/dist-packages/kazoo/__init__.py")
 	s := zktest.Run(t)
 	assert.Equal(t, []string{
 		"one holds ['one']",
@@ -55,9 +57,12 @@ func TestKazooTakesAndReleasesALock(t *testing.T) {
 func TestCuratorTakesAndReleasesALock(t *testing.T) {
 	const jars = "/usr/share/java/"
 	var cp []string
-	for _, j := range []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute",
-		"guava", "failureaccess", "slf4j-api", "slf4j-nop", "jackson-databind", "jackson-core", "jackson-annotations",
-		"netty-all", "netty-codec", "netty-common", "netty-buffer", "netty-handler", "netty-transport", "netty-resolver",
+	for _, j := range []string{"curator-recipes", "curator-framework", "curator-client",
+		"zookeeper", "zookeeper-jute",
+		"guava", "failureaccess", "slf4j-api", "slf4j-nop", "jackson-databind", "jackson-core",
+		"jackson-annotations",
+		"netty-all", "netty-codec", "netty-common", "netty-buffer", "netty-handler",
+		"netty-transport", "netty-resolver",
 		"netty-transport-native-epoll", "netty-transport-native-unix-common"} {
 		cp = append(cp, jars+j+".jar")
 	}
@@ -65,7 +70,8 @@ func TestCuratorTakesAndReleasesALock(t *testing.T) {
 	if err != nil {
 		java = "java"
 	}
-	clientFiles(t, "libcurator-recipes-java and a Java 17 JDK", append([]string{cp[0], cp[1], cp[2], cp[3]}, java)...)
+	clientFiles(t, "libcurator-recipes-java and a Java 17 JDK",
+		append([]string{cp[0], cp[1], cp[2], cp[3]}, java)...)
 	s := zktest.Run(t)
 	assert.Equal(t, []string{
 		"one holds: true",
@@ -73,7 +79,8 @@ func TestCuratorTakesAndReleasesALock(t *testing.T) {
 		"two holds: true",
 		"left: []",
 		"protected: 2",
-	}, runClient(t, java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", strings.Join(cp, string(filepath.ListSeparator)),
+	}, runClient(t, java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp",
+		strings.Join(cp, string(filepath.ListSeparator)),
 		"testdata/Lock.java", s.Addr()))
 	assert.Empty(t, s.Sessions())
 }

@@ -18,17 +18,18 @@ import (
 //
 //	socket → read → frames → work (takes the lock, one request at a time) → outbox → write → socket
 //
-// What runs under the lock only appends to outboxes, the connection's own and others', so every client hears of events
-// in the order in which they happened. Whatever may block (the socket, a fault, a cut-off leader) blocks one of these
-// goroutines, without the lock.
+// What runs under the lock only appends to outboxes, the connection's own and others', so every
+// client hears of events in the order in which they happened. Whatever may block (the socket, a
+// fault, a cut-off leader) blocks one of these goroutines, without the lock.
 //
-// A connection ends in three steps that need not coincide: it is gone (detach: the client hung up or is being
-// disconnected; its watches end, the session stays), it is closing (finish: the outbox is still sent), it is killed
-// (the socket is closed and the goroutines end).
+// A connection ends in three steps that need not coincide: it is gone (detach: the client hung up
+// or is being disconnected; its watches end, the session stays), it is closing (finish: the outbox
+// is still sent), it is killed (the socket is closed and the goroutines end).
 
-// conn is one client's connection. Three goroutines serve it, all owned by the server and ended by done at the latest:
-// read turns bytes into frames, work answers them one by one, write sends the outbox. Reading and working are separate
-// so that the server notices a hang-up while a fault holds the client's request.
+// conn is one client's connection. Three goroutines serve it, all owned by the server and ended by
+// done at the latest: read turns bytes into frames, work answers them one by one, write sends the
+// outbox. Reading and working are separate so that the server notices a hang-up while a fault holds
+// the client's request.
 type conn struct {
 	s       *Server
 	member  *Member
@@ -47,26 +48,31 @@ type conn struct {
 	timeout   time.Duration // as negotiated on this connection; each touch uses it
 	ids       []identity    // of the connection: a client that reconnects authenticates again
 	saslNonce string        // of a SASL negotiation in progress
-	gone      bool          // the client hung up, or we did: no more watches and notifications for it
-	closing   bool          // nothing is sent after what is in the outbox
-	killed    bool
-	received  int64
-	sent      int64
-	lastOp    fault.Op
-	lastXid   int32
-	lastZxid  int64
-	lastAt    time.Time
+	// the client hung up, or we did: no more watches and notifications for it
+	gone     bool
+	closing  bool // nothing is sent after what is in the outbox
+	killed   bool
+	received int64
+	sent     int64
+	lastOp   fault.Op
+	lastXid  int32
+	lastZxid int64
+	lastAt   time.Time
 }
 
-// handshakeTimeout is how long a connection may stay silent before its handshake, as in a real server.
+// handshakeTimeout is how long a connection may stay silent before its handshake, as in a real
+// server.
 const handshakeTimeout = 10 * time.Second
 
 // serveLocked begins to serve a connection.
 func (s *Server) serveLocked(m *Member, nc net.Conn) {
 	s.lastConn++
-	c := &conn{s: s, member: m, nc: nc, number: s.lastConn, born: time.Now(), done: make(chan struct{}),
-		frames: make(chan []byte, 1000), out: newOutbox(), lastXid: -1, lastZxid: -1, lastOp: opError}
-	// The address is the first identity of every client: ACLs of the scheme "ip" are matched against it.
+	c := &conn{s: s, member: m, nc: nc, number: s.lastConn, born: time.Now(),
+		done: make(chan struct{}),
+		frames: make(chan []byte,
+			1000), out: newOutbox(), lastXid: -1, lastZxid: -1, lastOp: opError}
+	// The address is the first identity of every client: ACLs of the scheme "ip" are matched
+	// against it.
 	host, _, err := net.SplitHostPort(nc.RemoteAddr().String())
 	if err != nil {
 		host = nc.RemoteAddr().String()
@@ -82,10 +88,12 @@ func (s *Server) serveLocked(m *Member, nc net.Conn) {
 	s.changedLocked()
 }
 
-// inOrder lists connections in the order of their arrival: what affects several at once must happen in the same order
-// in every run.
+// inOrder lists connections in the order of their arrival: what affects several at once must happen
+// in the same order in every run.
 func inOrder[V any](conns map[*conn]V) []*conn {
-	return slices.SortedFunc(maps.Keys(conns), func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
+	return slices.SortedFunc(maps.Keys(conns), func(a, b *conn) int {
+		return cmp.Compare(a.number, b.number)
+	})
 }
 
 // killLocked ends the connection at once; what has not been sent is lost.
@@ -128,13 +136,14 @@ func (c *conn) detachLocked() {
 	c.s.changedLocked()
 }
 
-// read is the first of a connection's goroutines. It ends when the client hangs up or the connection is killed.
+// read is the first of a connection's goroutines. It ends when the client hangs up or the
+// connection is killed.
 func (c *conn) read() {
 	defer c.s.wg.Done()
 	defer close(c.frames)
 	err := c.readFrames()
-	// Only detached, not killed: requests that arrived before the end are still carried out, and the answers are sent
-	// in case the client closed only its own half.
+	// Only detached, not killed: requests that arrived before the end are still carried out, and
+	// the answers are sent in case the client closed only its own half.
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	c.detachLocked()
@@ -159,8 +168,8 @@ func (c *conn) readFrames() error {
 		if first && c.fourLetterWord(string(head[:])) {
 			return nil
 		}
-		// As an unsigned number, a negative length exceeds every limit, too. The limit is checked before a byte is
-		// allocated.
+		// As an unsigned number, a negative length exceeds every limit, too. The limit is checked
+		// before a byte is allocated.
 		n := binary.BigEndian.Uint32(head[:])
 		if n > uint32(c.s.opt.maxPacket) {
 			c.s.mu.Lock()
@@ -178,7 +187,8 @@ func (c *conn) readFrames() error {
 				return err
 			}
 		}
-		// The frame was read while the gate was being shut, or it was shut before: the frame has not arrived yet.
+		// The frame was read while the gate was being shut, or it was shut before: the frame has
+		// not arrived yet.
 		if !c.in.pass(c.done) {
 			return net.ErrClosed
 		}
@@ -190,8 +200,9 @@ func (c *conn) readFrames() error {
 	}
 }
 
-// work is the second of a connection's goroutines. It ends with the frames, and then hangs up: requests that arrived
-// before the client hung up are still carried out, as in a real server's pipeline.
+// work is the second of a connection's goroutines. It ends with the frames, and then hangs up:
+// requests that arrived before the client hung up are still carried out, as in a real server's
+// pipeline.
 func (c *conn) work() {
 	defer c.s.wg.Done()
 	for b := range c.frames {
@@ -239,7 +250,8 @@ func (c *conn) write() {
 	}
 }
 
-// send puts one frame on the wire, with the effects of faults. False means that the connection is over.
+// send puts one frame on the wire, with the effects of faults. False means that the connection is
+// over.
 func (c *conn) send(p *parcel) bool {
 	for _, h := range p.holds {
 		select {
@@ -267,7 +279,8 @@ func (c *conn) send(p *parcel) bool {
 	if p.cut >= 0 && p.cut < len(b) {
 		b = b[:p.cut]
 	}
-	// One frame, one write: clients that depend on what a single read returns see what a real server shows them.
+	// One frame, one write: clients that depend on what a single read returns see what a real
+	// server shows them.
 	if !p.lost && !c.mute && len(b) > 0 {
 		if _, err := c.nc.Write(b); err != nil {
 			p.hangUp = true
@@ -283,11 +296,12 @@ func (c *conn) send(p *parcel) bool {
 	return true
 }
 
-// noZxid is the zxid of an event in 3.8, and in later versions of one that setWatches finds to have happened before.
+// noZxid is the zxid of an event in 3.8, and in later versions of one that setWatches finds to have
+// happened before.
 const noZxid = -1
 
-// notifyLocked queues an event. Since the caller holds the server's lock, the event precedes the reply to the operation
-// that caused it.
+// notifyLocked queues an event. Since the caller holds the server's lock, the event precedes the
+// reply to the operation that caused it.
 func (c *conn) notifyLocked(path string, ev event, zxid int64) {
 	if c.gone {
 		return

@@ -14,12 +14,14 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// cutOffStory is what a client of a follower sees while that follower is cut off from its leader, for longer than the
-// client's session can last, and what the leader answers meanwhile.
+// cutOffStory is what a client of a follower sees while that follower is cut off from its leader,
+// for longer than the client's session can last, and what the leader answers meanwhile.
 func cutOffStory(t *testing.T, leader, follower string, cut, heal func()) []string {
 	t.Helper()
 	at := func(addr string) *script {
-		return &script{dial: func() (net.Conn, error) { return net.Dial("tcp", addr) }, sessions: map[string]*raw{}}
+		return &script{dial: func() (net.Conn, error) {
+			return net.Dial("tcp", addr)
+		}, sessions: map[string]*raw{}}
 	}
 	f, l := at(follower), at(leader)
 	require.NoError(t, l.step("l connect t=10000"))
@@ -52,11 +54,15 @@ func cutOffStory(t *testing.T, leader, follower string, cut, heal func()) []stri
 
 func TestCutOffFollowerMisleadsItsClientsAsARealOne(t *testing.T) {
 	const tick = 500 * time.Millisecond
-	real := ensemble.Start(t, 3, ensemble.WithTick(tick), ensemble.WithSyncLimit(120)) // it must not notice by itself
+	// it must not notice by itself
+	real := ensemble.Start(t, 3, ensemble.WithTick(tick), ensemble.WithSyncLimit(120))
 	real.NeedControl(t)
 	follower := real.Followers(t)[0]
-	want := cutOffStory(t, real.Leader(t).Addr(), follower.Addr(), func() { real.Isolate(follower) }, real.Heal)
-	assert.Contains(t, want, "l exists: xid z code=-101  rest=", "the session should have expired meanwhile")
+	want := cutOffStory(t, real.Leader(t).Addr(), follower.Addr(), func() {
+		real.Isolate(follower)
+	}, real.Heal)
+	assert.Contains(t, want, "l exists: xid z code=-101  rest=",
+		"the session should have expired meanwhile")
 
 	ours := zktest.Run(t, zktest.WithTick(tick), sameVersion(t, real))
 	m, err := ours.Follower()
@@ -64,11 +70,13 @@ func TestCutOffFollowerMisleadsItsClientsAsARealOne(t *testing.T) {
 	assert.Equal(t, want, cutOffStory(t, ours.Addr(), m.Addr(), m.CutOff, m.Heal))
 }
 
-// A client has left a follower that is cut off, with a create on its way, has been connected elsewhere, and reconnects
-// to that same follower. The leader gets the create first, when the session still belongs to the other member, and
-// refuses it: so a client that reconnects and reads after a sync sees all that its earlier connections will ever have
-// done.
-func TestARequestThatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasReconnected(t *testing.T) {
+// A client has left a follower that is cut off, with a create on its way, has been connected
+// elsewhere, and reconnects to that same follower. The leader gets the create first, when the
+// session still belongs to the other member, and refuses it: so a client that reconnects and reads
+// after a sync sees all that its earlier connections will ever have done.
+func TestARequestThatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasReconnected(
+	t *testing.T,
+) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		m, err := s.Follower()
 		require.NoError(t, err)
@@ -77,7 +85,8 @@ func TestARequestThatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasReco
 		c.dial = follower
 		c.do(t, "a connect t=10000")
 		m.CutOff()
-		late := s.Inject(fault.Hold().Op(fault.OpCreate)) // until after the third connection's handshake
+		// until after the third connection's handshake
+		late := s.Inject(fault.Hold().Op(fault.OpCreate))
 		c.do(t, "a quiet create /late m=e")
 		synctest.Wait()
 		c.do(t, "a drop")
@@ -101,7 +110,8 @@ func TestARequestThatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasReco
 }
 
 func TestARequestThatAFaultHeldBackIsNotCarriedOutAfterItsClientHasReconnected(t *testing.T) {
-	for name, failure := range map[string]fault.Fault{"held": fault.Hold().Op(fault.OpCreate).Once(),
+	for name, failure := range map[string]fault.Fault{"held": fault.Hold().Op(
+		fault.OpCreate).Once(),
 		"frozen": fault.FreezeRequests().Op(fault.OpCreate).Once()} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server, c *script) {

@@ -16,8 +16,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// This server must answer the same scripts as a real one does, field by field. TestScripts runs the cases of
-// cases_test.go, TestRandomPrograms programs of 100 operations from several sessions. To run more of those:
+// This server must answer the same scripts as a real one does, field by field. TestScripts runs the
+// cases of cases_test.go, TestRandomPrograms programs of 100 operations from several sessions. To
+// run more of those:
 //
 //	ZKTEST_SEEDS=100000 go test ./zktest -run TestRandomPrograms -timeout 0      seeds 0 to 99999
 //	ZKTEST_SEED=4711 go test ./zktest -run TestRandomPrograms -v                 that one, with its trace
@@ -29,18 +30,22 @@ type target struct {
 	home *raw // creates the scripts' directories
 }
 
-// noSweep is longer than any run: containers must not be deleted, and take zxids, at two different moments.
+// noSweep is longer than any run: containers must not be deleted, and take zxids, at two different
+// moments.
 const noSweep = 24 * time.Hour
 
 // targets starts both servers. The real one has the same tick, and TTL nodes switched on.
 func targets(t *testing.T) []*target {
 	t.Helper()
-	real := ensemble.Start(t, 1, ensemble.WithTick(2*time.Second), ensemble.WithContainerCheck(noSweep),
+	real := ensemble.Start(t, 1, ensemble.WithTick(2*time.Second),
+		ensemble.WithContainerCheck(noSweep),
 		ensemble.WithJVM("-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.snapCount=10000000"))
 	ours := zktest.Run(t, zktest.WithSweepInterval(noSweep), sameVersion(t, real))
 	var ts []*target
 	for _, a := range [][2]string{{"zktest", ours.Addr()}, {"real", real.Nodes[0].Addr()}} {
-		tg := &target{name: a[0], dial: func() (net.Conn, error) { return net.DialTimeout("tcp", a[1], answerTimeout) }}
+		tg := &target{name: a[0], dial: func() (net.Conn, error) {
+			return net.DialTimeout("tcp", a[1], answerTimeout)
+		}}
 		nc, err := tg.dial()
 		require.NoError(t, err)
 		tg.home = &raw{name: "home", nc: nc}
@@ -76,7 +81,8 @@ func (tg *target) run(dir string, lines []string, sorted bool) ([]string, error)
 	}
 	i := in{b}
 	i.i32()
-	s := &script{dial: tg.dial, root: dir, base: i.i64(), sessions: map[string]*raw{}, sorted: sorted}
+	s := &script{dial: tg.dial, root: dir, base: i.i64(), sessions: map[string]*raw{},
+		sorted: sorted}
 	if code := i.i32(); code != 0 {
 		return nil, fmt.Errorf("create %s: %d", dir, code)
 	}
@@ -117,7 +123,8 @@ func compare(t *testing.T, ts []*target, dir string, lines []string, sorted bool
 		}
 		if a, b := line(traces[0]), line(traces[1]); a != b {
 			before := traces[1][:min(k, len(traces[1]))]
-			t.Fatalf("program:\n%s\n\nanswers differ at %d\nzktest: %s\nreal:   %s\nbefore: %s", strings.Join(lines, "\n"),
+			t.Fatalf("program:\n%s\n\nanswers differ at %d\nzktest: %s\nreal:   %s\nbefore: %s",
+				strings.Join(lines, "\n"),
 				k, a, b, strings.Join(before[max(0, len(before)-3):], "\n        "))
 		}
 	}
@@ -157,10 +164,12 @@ func TestRandomProgramsAreAnsweredAsByARealServer(t *testing.T) {
 	t.Logf("%d programs in %v", n, time.Since(start).Round(time.Millisecond))
 }
 
-// program makes a random program of n operations from three sessions on a small tree, so that they meet often.
+// program makes a random program of n operations from three sessions on a small tree, so that they
+// meet often.
 func program(seed uint64, n int) []string {
 	p := author{rand.New(rand.NewPCG(seed, 17))}
-	lines := []string{"a create $/a", "b create $/b", "c create $/c", "a create $/a/b d=x", "b create $/b/a"}
+	lines := []string{"a create $/a", "b create $/b", "c create $/c", "a create $/a/b d=x",
+		"b create $/b/a"}
 	for range n - len(lines) {
 		who := p.pick("a", "b", "c")
 		if p.IntN(60) == 0 { // a new session replaces it
@@ -190,7 +199,8 @@ func (p author) version() string { return p.pick("", "", " v=0", " v=1", " v=2")
 func (p author) watch() string { return p.pick("", " w") }
 
 func (p author) acl() string {
-	return p.pick("", "", "", "", " acl=read", " acl=31:auth:", " acl=12:world:anyone,31:auth:", " acl=31:ip:127.0.0.1")
+	return p.pick("", "", "", "", " acl=read", " acl=31:auth:", " acl=12:world:anyone,31:auth:",
+		" acl=31:ip:127.0.0.1")
 }
 
 func (p author) create() string {
@@ -240,7 +250,8 @@ func (p author) op() string {
 	case x < 88:
 		return "multiread get " + p.path() + " ; ls " + p.path() + " ; get " + p.path()
 	case x < 90:
-		return "setwatches2 z=" + p.pick("0", "20", "60") + " d=" + p.path() + " e=" + p.path() + " c=" + p.path() + " p=" +
+		return "setwatches2 z=" + p.pick("0", "20", "60") + " d=" + p.path() + " e=" + p.path() +
+			" c=" + p.path() + " p=" +
 			p.path() + " r=" + p.path()
 	default:
 		parts := []string{p.part()}

@@ -7,11 +7,11 @@ import (
 	"github.com/zklock/locker/zktest/internal/rule"
 )
 
-// effect is what a fault does, in one function for each step of a request at which it acts. The functions are called
-// with the server's lock held.
+// effect is what a fault does, in one function for each step of a request at which it acts. The
+// functions are called with the server's lock held.
 type effect struct {
-	// before acts on a request that has arrived. wait, if it is not nil, is called without the lock and holds the
-	// request back; it returns false if the connection ends first.
+	// before acts on a request that has arrived. wait, if it is not nil, is called without the lock
+	// and holds the request back; it returns false if the connection ends first.
 	before func(in *Injection, c *conn) (wait func() bool, f fate)
 
 	// instead answers a request in the operation's place, if it returns true.
@@ -91,10 +91,14 @@ func effectOf(r rule.Rule) effect {
 			return carriedOut
 		})
 	case rule.Answer:
-		return effect{instead: func(c *conn, _ *request) (answer, bool) { return c.result(fault.Code(r.Code), nil), true }}
+		return effect{instead: func(c *conn, _ *request) (answer, bool) {
+			return c.result(fault.Code(r.Code), nil), true
+		}}
 	case rule.AnswerInside:
 		return effect{instead: func(c *conn, req *request) (answer, bool) {
-			return c.ok(func(e *encoder) { encodeFailure(e, len(req.parts), 0, fault.Code(r.Code)) }), req.op == fault.OpMulti
+			return c.ok(func(e *encoder) {
+				encodeFailure(e, len(req.parts), 0, fault.Code(r.Code))
+			}), req.op == fault.OpMulti
 		}}
 	case rule.Truncate:
 		return onReply(func(p *parcel) { p.cut, p.hangUp = r.Bytes, true })

@@ -10,13 +10,15 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// A server for one test, and a fault at an exact moment: the second create is carried out, but its reply is lost.
+// A server for one test, and a fault at an exact moment: the second create is carried out, but its
+// reply is lost.
 func ExampleRun() {
 	t := &exampleT{} // in a test, its own *testing.T
 	defer t.end()
 
 	srv := zktest.Run(t)
-	conn, _, err := zk.Connect([]string{srv.Addr()}, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+	conn, _, err := zk.Connect([]string{srv.Addr()}, 10*time.Second, zk.WithLogInfo(false),
+		zk.WithLogger(quiet{}))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -1,6 +1,7 @@
 package zktest
 
-// Decode hands a frame to the decoder, for the fuzz test. It returns how many paths the request names.
+// Decode hands a frame to the decoder, for the fuzz test. It returns how many paths the request
+// names.
 func Decode(frame []byte) (paths int, err error) {
 	xid, op, body, err := decodeHeader(frame)
 	if err != nil {

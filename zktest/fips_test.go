@@ -30,7 +30,8 @@ func TestInFIPSModeAClientHasWhatItsCredentialsMade(t *testing.T) {
 	defer srv.Close()
 	open := func(credential string) *session.Session {
 		auth := session.Auth{Scheme: "digest", Credential: []byte(credential)}
-		s, err := session.Open(locktest.Soon(t), srv.Addr(), session.Config{Auth: []session.Auth{auth}})
+		s, err := session.Open(locktest.Soon(t), srv.Addr(),
+			session.Config{Auth: []session.Auth{auth}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
 		return s

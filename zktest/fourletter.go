@@ -10,11 +10,12 @@ import (
 	"time"
 )
 
-// The four-letter words are the commands that scripts and monitors send with netcat. Their forms are those of 3.8, line
-// by line, because tools parse them; what has no meaning here (latencies, queues) is zero.
+// The four-letter words are the commands that scripts and monitors send with netcat. Their forms
+// are those of 3.8, line by line, because tools parse them; what has no meaning here (latencies,
+// queues) is zero.
 
-// fourLetterWord answers an administrator's command if the first four bytes of a connection are one. It cannot be
-// mistaken for a handshake: as a length it would be over a gigabyte.
+// fourLetterWord answers an administrator's command if the first four bytes of a connection are
+// one. It cannot be mistaken for a handshake: as a length it would be over a gigabyte.
 func (c *conn) fourLetterWord(w string) bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -79,7 +80,8 @@ func (s *Server) release() string {
 
 // environment is the text of envi, without Java's part: clients read the version there.
 func (s *Server) environment() string {
-	return fmt.Sprintf("Environment:\nzookeeper.version=%s\nhost.name=localhost\nos.name=%s\nos.arch=%s\n",
+	return fmt.Sprintf(
+		"Environment:\nzookeeper.version=%s\nhost.name=localhost\nos.name=%s\nos.arch=%s\n",
 		s.release(), runtime.GOOS, runtime.GOARCH)
 }
 
@@ -103,26 +105,32 @@ func (m *Member) sortedLocked() []*conn {
 
 // srvrLocked is the text of srvr, and with a list of clients in the middle that of stat.
 func (m *Member) srvrLocked(clients string) string {
-	return fmt.Sprintf("Zookeeper version: %s\n%sLatency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\n"+
-		"Connections: %d\nOutstanding: 0\nZxid: 0x%x\nMode: %s\nNode count: %d\n",
-		m.s.release(), clients, m.s.received, m.s.sent, len(m.conns), m.tree.zxid, m.modeLocked(), len(m.tree.nodes))
+	return fmt.Sprintf(
+		"Zookeeper version: %s\n%sLatency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\n"+
+			"Connections: %d\nOutstanding: 0\nZxid: 0x%x\nMode: %s\nNode count: %d\n",
+		m.s.release(), clients, m.s.received, m.s.sent, len(
+			m.conns), m.tree.zxid, m.modeLocked(), len(m.tree.nodes))
 }
 
 // conf is the configuration; test code asks it for the tick.
 func (m *Member) conf() string {
 	_, port, _ := strings.Cut(m.addr, ":")
 	o := m.s.opt
-	return fmt.Sprintf("clientPort=%s\ntickTime=%d\nmaxClientCnxns=0\nminSessionTimeout=%d\nmaxSessionTimeout=%d\n"+
-		"serverId=%d\n", port, o.tick.Milliseconds(), o.minTimeout.Milliseconds(), o.maxTimeout.Milliseconds(), m.number)
+	return fmt.Sprintf(
+		"clientPort=%s\ntickTime=%d\nmaxClientCnxns=0\nminSessionTimeout=%d\nmaxSessionTimeout=%d\n"+
+			"serverId=%d\n", port, o.tick.Milliseconds(),
+		o.minTimeout.Milliseconds(), o.maxTimeout.Milliseconds(), m.number)
 }
 
-// briefLocked is a connection's line in stat; the number in brackets says whether the server would read from it.
+// briefLocked is a connection's line in stat; the number in brackets says whether the server would
+// read from it.
 func (c *conn) briefLocked() string {
 	interest := 1
 	if c.session == 0 {
 		interest = 0
 	}
-	return fmt.Sprintf(" /%s[%d](queued=%d,recved=%d,sent=%d", c.nc.RemoteAddr(), interest, c.out.len(),
+	return fmt.Sprintf(" /%s[%d](queued=%d,recved=%d,sent=%d", c.nc.RemoteAddr(), interest,
+		c.out.len(),
 		c.received, c.sent)
 }
 
@@ -135,7 +143,8 @@ func (c *conn) detailLocked() string {
 	if c.lastXid >= 0 {
 		xid = fmt.Sprintf(",lcxid=0x%x", c.lastXid)
 	}
-	return fmt.Sprintf(",sid=0x%x,lop=%s,est=%d,to=%d%s,lzxid=0x%x,lresp=%d,llat=0,minlat=0,avglat=0,maxlat=0",
+	return fmt.Sprintf(
+		",sid=0x%x,lop=%s,est=%d,to=%d%s,lzxid=0x%x,lresp=%d,llat=0,minlat=0,avglat=0,maxlat=0",
 		uint64(c.session), c.lastNameLocked(), c.born.UnixMilli(), c.timeout.Milliseconds(), xid,
 		uint64(c.lastZxid), c.lastAt.Sub(c.s.born).Milliseconds())
 }
@@ -183,7 +192,8 @@ func (m *Member) mntrLocked() string {
 // wchsLocked, wchpLocked and wchcLocked show the data watches only, as the real server's do.
 func (m *Member) wchsLocked() string {
 	w := m.dataWatches
-	return fmt.Sprintf("%d connections watching %d paths\nTotal watches:%d\n", len(w.byConn), len(w.byPath), w.size())
+	return fmt.Sprintf("%d connections watching %d paths\nTotal watches:%d\n", len(w.byConn),
+		len(w.byPath), w.size())
 }
 
 func (m *Member) wchpLocked() string {
@@ -208,7 +218,8 @@ func (m *Member) wchcLocked() string {
 	return b.String()
 }
 
-// dumpLocked shows the sessions by their instant of expiry, which is the best available view of the tick buckets.
+// dumpLocked shows the sessions by their instant of expiry, which is the best available view of the
+// tick buckets.
 func (m *Member) dumpLocked() string {
 	const layout = "Mon Jan 02 15:04:05 MST 2006"
 	buckets := map[time.Duration][]int64{}
@@ -216,21 +227,24 @@ func (m *Member) dumpLocked() string {
 		buckets[ss.expires] = append(buckets[ss.expires], ss.id)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "SessionTracker dump:\nSession Sets (%d)/(%d):\n", len(buckets), len(m.s.sessions))
+	fmt.Fprintf(&b, "SessionTracker dump:\nSession Sets (%d)/(%d):\n", len(buckets),
+		len(m.s.sessions))
 	for _, at := range slices.Sorted(maps.Keys(buckets)) {
 		fmt.Fprintf(&b, "%d expire at %s:\n", len(buckets[at]), m.s.born.Add(at).Format(layout))
 		for _, id := range buckets[at] {
 			fmt.Fprintf(&b, "\t0x%x\n", uint64(id))
 		}
 	}
-	fmt.Fprintf(&b, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n", len(m.tree.ephemerals))
+	fmt.Fprintf(&b, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n",
+		len(m.tree.ephemerals))
 	for _, id := range slices.Sorted(maps.Keys(m.tree.ephemerals)) {
 		fmt.Fprintf(&b, "0x%x:\n", uint64(id))
 		for _, p := range m.tree.owned(id) {
 			fmt.Fprintf(&b, "\t%s\n", p)
 		}
 	}
-	fmt.Fprintf(&b, "Connections dump:\nConnections Sets (1)/(%d):\n%d expire at %s:\n", len(m.conns), len(m.conns),
+	fmt.Fprintf(&b, "Connections dump:\nConnections Sets (1)/(%d):\n%d expire at %s:\n",
+		len(m.conns), len(m.conns),
 		time.Now().Format(layout))
 	for _, c := range m.sortedLocked() {
 		fmt.Fprintf(&b, "\tip: /%s sessionId: 0x%x\n", c.nc.RemoteAddr(), uint64(c.session))

@@ -28,7 +28,9 @@ func fourLetters(t *testing.T, addr, word string) string {
 
 func TestFourLetterWordsHaveTheFormsThatToolsParse(t *testing.T) {
 	s := zktest.Run(t)
-	c := scriptOn(t, func(string, string, time.Duration) (net.Conn, error) { return net.Dial("tcp", s.Addr()) })
+	c := scriptOn(t, func(string, string, time.Duration) (net.Conn, error) {
+		return net.Dial("tcp", s.Addr())
+	})
 	c.ok(t, "a create /x", "a create /e m=e", "a get /x w", "a ls / w")
 	for word, form := range map[string]string{
 		"ruok": `^imok$`,
@@ -55,7 +57,9 @@ func TestFourLetterWordsHaveTheFormsThatToolsParse(t *testing.T) {
 
 func TestResetCountsBeginAnew(t *testing.T) {
 	s := zktest.Run(t)
-	c := scriptOn(t, func(string, string, time.Duration) (net.Conn, error) { return net.Dial("tcp", s.Addr()) })
+	c := scriptOn(t, func(string, string, time.Duration) (net.Conn, error) {
+		return net.Dial("tcp", s.Addr())
+	})
 	c.ok(t, "a create /x", "a get /x")
 	assert.Regexp(t, `Received: [3-9]\n`, fourLetters(t, s.Addr(), "srvr"))
 	assert.Equal(t, "Server stats reset.\n", fourLetters(t, s.Addr(), "srst"))

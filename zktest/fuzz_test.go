@@ -7,8 +7,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// FuzzDecoder feeds any bytes to the decoder of requests. It must neither panic nor find more in a frame than there is:
-// a path takes four bytes at least.
+// FuzzDecoder feeds any bytes to the decoder of requests. It must neither panic nor find more in a
+// frame than there is: a path takes four bytes at least.
 func FuzzDecoder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		if n, err := zktest.Decode(frame); err == nil && n > 1+len(frame)/4 {
@@ -17,8 +17,8 @@ func FuzzDecoder(f *testing.F) {
 	})
 }
 
-// FuzzServer sends any bytes to a server, once after a handshake and once instead of one. Afterwards the server must
-// still serve other clients.
+// FuzzServer sends any bytes to a server, once after a handshake and once instead of one.
+// Afterwards the server must still serve other clients.
 func FuzzServer(f *testing.F) {
 	s := zktest.Run(f)
 	f.Fuzz(func(t *testing.T, frame []byte) {

@@ -205,7 +205,8 @@ func (c *conn) answerLocked(r *request, ss *session) answer {
 	onLeader := c.member == s.leader
 	// Signs of life count only where the leader learns of them.
 	if !c.member.isCutLocked() && !s.touchLocked(c.session, c.timeout) && (onLeader || r.leader) {
-		return answer{silent: true} // of a session that is over: dropped without a reply while the connection is closed
+		// of a session that is over: dropped without a reply while the connection is closed
+		return answer{silent: true}
 	}
 	switch {
 	case !s.opt.dialect.serves(r): // the session stays: only the connection is lost

@@ -6,9 +6,9 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// The handshake is the one frame without a header. A client that names a session and the session's password resumes it,
-// from any address; nothing else is needed to reconnect. The client's last zxid keeps it from going back in time: a
-// member that has seen less does not serve it.
+// The handshake is the one frame without a header. A client that names a session and the session's
+// password resumes it, from any address; nothing else is needed to reconnect. The client's last
+// zxid keeps it from going back in time: a member that has seen less does not serve it.
 
 // handshake opens or resumes a session. False ends the connection, after what is queued.
 func (c *conn) handshake(b []byte) bool {
@@ -51,7 +51,7 @@ func (c *conn) handshake(b []byte) bool {
 		s.log.Info("zktest: client is ahead of us", "conn", c.number)
 		return false
 	}
-	// Negotiated anew each time, also when a session is resumed.
+	// Negotiated again each time, also when a session is resumed.
 	c.timeout = c.member.clampTimeoutLocked(ms)
 	if id == 0 {
 		ss := s.openSessionLocked(c, c.timeout)
@@ -70,8 +70,8 @@ func (c *conn) forgetClaim() bool {
 	return true
 }
 
-// reattachLocked resumes a session. A connection that the member still has for it is closed before the password is
-// checked: in a real server, too, the claim alone is enough for that.
+// reattachLocked resumes a session. A connection that the member still has for it is closed before
+// the password is checked: in a real server, too, the claim alone is enough for that.
 func (c *conn) reattachLocked(id int64, pw []byte, hasReadOnly bool, struck []*Injection) bool {
 	s := c.s
 	for old := range c.member.conns {
@@ -84,8 +84,8 @@ func (c *conn) reattachLocked(id int64, pw []byte, hasReadOnly bool, struck []*I
 		c.welcomeLocked(0, hasReadOnly, struck)
 		return false
 	}
-	// From here on the session belongs to this connection. A connection of another member learns that with its next
-	// write.
+	// From here on the session belongs to this connection. A connection of another member learns
+	// that with its next write.
 	ss := s.sessions[id]
 	ss.timeout, ss.owner, ss.conn, ss.latest = c.timeout, c.member, c, c.number
 	c.welcomeLocked(id, hasReadOnly, struck)

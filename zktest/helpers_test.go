@@ -14,8 +14,11 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// bubble runs f with a server and a scripted client of it, in a synctest bubble: time is fake and costs nothing.
-func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server, c *script), opts ...zktest.Option) {
+// bubble runs f with a server and a scripted client of it, in a synctest bubble: time is fake and
+// costs nothing.
+func bubble(
+	t *testing.T, f func(t *testing.T, s *zktest.Server, c *script), opts ...zktest.Option,
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Run(t, append([]zktest.Option{zktest.WithoutListener()}, opts...)...)
@@ -26,7 +29,9 @@ func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server, c *script), opt
 type dialer func(network, addr string, timeout time.Duration) (net.Conn, error)
 
 func scriptOn(t *testing.T, d dialer) *script {
-	c := &script{dial: func() (net.Conn, error) { return d("", "", 0) }, sessions: map[string]*raw{}}
+	c := &script{dial: func() (net.Conn, error) {
+		return d("", "", 0)
+	}, sessions: map[string]*raw{}}
 	t.Cleanup(func() {
 		for _, r := range c.sessions {
 			_ = r.nc.Close()

@@ -50,10 +50,13 @@ func TestCloseJoinsEverything(t *testing.T) {
 	s.Inject(fault.Stall(2).Op(fault.OpExists))
 	s.Inject(fault.Delay(time.Hour).Op(fault.OpSetData))
 	s.Inject(fault.DelayReply(time.Hour).Op(fault.OpSync))
-	for i, op := range []string{"create /x", "delete /x", "exists /", "set / d=1", "sync /", "ping"} {
+	for i, op := range []string{"create /x", "delete /x", "exists /", "set / d=1", "sync /",
+		"ping"} {
 		d := s.Dial
 		if i%2 == 0 {
-			d = func(string, string, time.Duration) (net.Conn, error) { return net.Dial("tcp", s.Addr()) }
+			d = func(string, string, time.Duration) (net.Conn, error) {
+				return net.Dial("tcp", s.Addr())
+			}
 		}
 		c := scriptOn(t, d)
 		require.NoError(t, c.step("a connect"))

@@ -11,11 +11,12 @@ import (
 	"github.com/zklock/locker/zktest/internal/rule"
 )
 
-// Faults are looked up when a request arrives and when a notification leaves; a reply gets the faults of its request, so that
-// one count is one request. Faults of whole connections (Freeze and Refuse without a selector for
-// requests) act when injected and when a connection begins.
+// Faults are looked up when a request arrives and when a notification leaves; a reply gets the
+// faults of its request, so that one count is one request. Faults of whole connections (Freeze and
+// Refuse without a selector for requests) act when injected and when a connection begins.
 
-// Injection is a fault.Fault in effect in a server. Its methods may be called at any time from any goroutine.
+// Injection is a fault.Fault in effect in a server. Its methods may be called at any time from any
+// goroutine.
 type Injection struct {
 	s *Server
 	f injected
@@ -29,8 +30,9 @@ type Injection struct {
 	freezes map[*conn]bool // the connections whose gates this fault has shut; each is opened once
 }
 
-// Inject puts a fault into effect until its count is used up, Remove, or the end of the server. Faults that select the
-// same request all strike it, in the order of their injection. It panics if a path pattern is malformed.
+// Inject puts a fault into effect until its count is used up, Remove, or the end of the server.
+// Faults that select the same request all strike it, in the order of their injection. It panics if
+// a path pattern is malformed.
 func (s *Server) Inject(f fault.Fault) *Injection { return s.inject(f, nil) }
 
 // Inject is Server.Inject for the clients that are connected to this member.
@@ -44,7 +46,8 @@ func (s *Server) inject(given fault.Fault, only *Member) *Injection {
 			panic(fmt.Sprintf("zktest: path pattern %q: %v", p, err))
 		}
 	}
-	in := &Injection{s: s, f: f, gate: make(chan struct{}), first: make(chan struct{}), freezes: map[*conn]bool{}}
+	in := &Injection{s: s, f: f, gate: make(chan struct{}), first: make(chan struct{}),
+		freezes: map[*conn]bool{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = append(s.faults, in)
@@ -79,7 +82,8 @@ func (in *Injection) removeLocked() {
 	in.s.faults = slices.DeleteFunc(in.s.faults, func(o *Injection) bool { return o == in })
 }
 
-// Release releases what a Hold or HoldReply holds now. The fault still applies to later requests, as its count allows.
+// Release releases what a Hold or HoldReply holds now. The fault still applies to later requests,
+// as its count allows.
 func (in *Injection) Release() {
 	in.s.mu.Lock()
 	defer in.s.mu.Unlock()
@@ -89,15 +93,17 @@ func (in *Injection) Release() {
 	}
 }
 
-// Hits returns how often the fault has struck. A Freeze without Op and Path counts the connections it has frozen.
+// Hits returns how often the fault has struck. A Freeze without Op and Path counts the connections
+// it has frozen.
 func (in *Injection) Hits() int {
 	in.s.mu.Lock()
 	defer in.s.mu.Unlock()
 	return in.hits
 }
 
-// Hit returns a channel that is closed when the fault strikes for the first time: before the request is carried out.
-// (To see the effect of a request whose reply HoldReply stops, use Server.Await.)
+// Hit returns a channel that is closed when the fault strikes for the first time: before the
+// request is carried out. (To see the effect of a request whose reply HoldReply stops, use
+// Server.Await.)
 func (in *Injection) Hit() <-chan struct{} { return in.first }
 
 // Wait returns nil when the fault has struck n times, or ctx's error if ctx ends first.
@@ -105,7 +111,8 @@ func (in *Injection) Wait(ctx context.Context, n int) error {
 	return in.s.Await(ctx, func() bool { return in.Hits() >= n })
 }
 
-// strikeLocked counts one more request that the fault selects, and reports whether it strikes that one.
+// strikeLocked counts one more request that the fault selects, and reports whether it strikes that
+// one.
 func (in *Injection) strikeLocked() bool {
 	in.seen++
 	if in.over || in.seen <= in.f.Skip || in.f.Times > 0 && in.hits >= in.f.Times {
@@ -175,7 +182,8 @@ func (in *Injection) thawLocked(c *conn) {
 	}
 }
 
-// freezeNewLocked applies the standing freezes to a connection whose session is unknown or has just become known.
+// freezeNewLocked applies the standing freezes to a connection whose session is unknown or has just
+// become known.
 func (s *Server) freezeNewLocked(c *conn) {
 	for _, in := range s.faults {
 		if in.f.standing() && in.f.reaches(c) {

@@ -30,7 +30,8 @@ func (f *injected) selects(c *conn, op fault.Op, paths []string) bool {
 
 // reaches says whether the connection is one of those selected.
 func (f *injected) reaches(c *conn) bool {
-	return (len(f.Sessions) == 0 || slices.Contains(f.Sessions, c.session)) && (f.member == nil || f.member == c.member)
+	return (len(f.Sessions) == 0 || slices.Contains(f.Sessions, c.session)) &&
+		(f.member == nil || f.member == c.member)
 }
 
 func (f *injected) hasPath(paths []string) bool {

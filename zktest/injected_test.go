@@ -307,7 +307,8 @@ func TestFaultsSelectByPathSessionAndCount(t *testing.T) {
 		c.refused(t, "a create /d/e/f", fault.CodeNoAuth)
 		c.refused(t, "a multi check / ; check /d/x", fault.CodeNoAuth)
 		deep.Remove()
-		only := s.Inject(fault.Answer(fault.CodeNoAuth).Session(c.sessions["b"].id).After(1).Times(2))
+		only := s.Inject(
+			fault.Answer(fault.CodeNoAuth).Session(c.sessions["b"].id).After(1).Times(2))
 		c.ok(t, "a ping", "b ping")
 		c.refused(t, "b exists /d", fault.CodeNoAuth)
 		c.refused(t, "b exists /d", fault.CodeNoAuth)

@@ -9,8 +9,8 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// These functions return copies, all made at one moment under the server's lock: they can be kept and compared, and do
-// not change. To wait for a state, see Server.Await.
+// These functions return copies, all made at one moment under the server's lock: they can be kept
+// and compared, and do not change. To wait for a state, see Server.Await.
 
 // Session is the server's state of one session at the moment of the call.
 type Session struct {
@@ -76,7 +76,8 @@ func (s *Server) Watches() []Watch {
 func (s *Server) watchesLocked(want func(Watch) bool) []Watch {
 	var out []Watch
 	for _, m := range s.members {
-		for _, w := range append(m.dataWatches.list(WatchData), m.childWatches.list(WatchChildren)...) {
+		for _, w := range append(m.dataWatches.list(WatchData),
+			m.childWatches.list(WatchChildren)...) {
 			if want(w) {
 				out = append(out, w)
 			}
@@ -138,15 +139,16 @@ func (s *Server) Children(path string) []string {
 	return nil
 }
 
-// Requests returns how many requests of each type have been carried out or answered; those lost to a fault do not
-// count. fault.OpConnect counts the handshakes.
+// Requests returns how many requests of each type have been carried out or answered; those lost to
+// a fault do not count. fault.OpConnect counts the handshakes.
 func (s *Server) Requests() map[fault.Op]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.requests)
 }
 
-// Notifications returns how many events have been sent to clients, or would have been but for a fault.
+// Notifications returns how many events have been sent to clients, or would have been but for a
+// fault.
 func (s *Server) Notifications() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,8 @@ import (
 
 func TestSessionsNodesAndWatchesCanBeInspected(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		c.ok(t, "a create /x d=hello", "a create /x/e m=e", "a get /x w", "a ls /x w", "a addwatch / t=1", "b exists /x")
+		c.ok(t, "a create /x d=hello", "a create /x/e m=e", "a get /x w", "a ls /x w",
+			"a addwatch / t=1", "b exists /x")
 		a := c.sessions["a"].id
 		info, ok := s.Session(a)
 		require.True(t, ok)
@@ -64,7 +65,8 @@ func TestTheTestCanChangeTheTreeAsAnotherClientWould(t *testing.T) {
 		c.refused(t, "a exists /x w", fault.CodeNoNode)
 		c.ok(t, "a ls / w")
 		require.NoError(t, s.Create("/x", []byte("1")))
-		assert.Regexp(t, `^a ! 1 3 /x zxid=z\+2 code=0\na ! 4 3 / zxid=z\+2 code=0\n`, c.do(t, "a ping"))
+		assert.Regexp(t, `^a ! 1 3 /x zxid=z\+2 code=0\na ! 4 3 / zxid=z\+2 code=0\n`,
+			c.do(t, "a ping"))
 		c.ok(t, "a create /x/y m=e", "a create /x/z", "a create /x/z/z")
 		require.ErrorIs(t, s.Create("/x", nil), fault.CodeNodeExists)
 		require.ErrorIs(t, s.Delete("/x"), fault.CodeNotEmpty)

@@ -8,13 +8,15 @@ import (
 	"time"
 )
 
-// An ensemble is one Server, which orders the writes and knows the sessions, and for each member a replica of the tree
-// that applies the same transactions in the same order, now or later. A member that lags leaves some of them in its
-// queue; a member that is cut off leaves all of them there, and requests that need the leader wait. Every member fires
-// its own clients' watches from its own replica, so they lag as well.
+// An ensemble is one Server, which orders the writes and knows the sessions, and for each member a
+// replica of the tree that applies the same transactions in the same order, now or later. A member
+// that lags leaves some of them in its queue; a member that is cut off leaves all of them there,
+// and requests that need the leader wait. Every member fires its own clients' watches from its own
+// replica, so they lag as well.
 
-// Member is one server of the simulated ensemble: an address of its own, its own connections and watches, and a
-// replica of the tree. A Server has one, the leader; Follower adds more. Sessions live in all of them.
+// Member is one server of the simulated ensemble: an address of its own, its own connections and
+// watches, and a replica of the tree. A Server has one, the leader; Follower adds more. Sessions
+// live in all of them.
 //
 // All methods may be called at any time from any goroutine, and none blocks on a client.
 type Member struct {
@@ -46,9 +48,9 @@ func newMember(s *Server, t *tree) *Member {
 	return m
 }
 
-// Follower adds a member that follows the leader at once and completely until Lag or CutOff say otherwise. Clients
-// reach it at its Addr or through its Dial; the Server's own Dial also reaches it if asked for its Addr. It lives as
-// long as the Server. The error is that of listening.
+// Follower adds a member that follows the leader at once and completely until Lag or CutOff say
+// otherwise. Clients reach it at its Addr or through its Dial; the Server's own Dial also reaches
+// it if asked for its Addr. It lives as long as the Server. The error is that of listening.
 func (s *Server) Follower() (*Member, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,8 +134,8 @@ func (m *Member) accept() {
 	}
 }
 
-// catchUpLocked applies pending transactions until only keep of them are left, and returns the stats of the last one
-// applied. A member that is cut off applies nothing.
+// catchUpLocked applies pending transactions until only keep of them are left, and returns the
+// stats of the last one applied. A member that is cut off applies nothing.
 func (m *Member) catchUpLocked(keep int) []Stat {
 	var stats []Stat
 	if m.isCutLocked() {
@@ -154,7 +156,8 @@ func (m *Member) catchUpLocked(keep int) []Stat {
 	return stats
 }
 
-// closeSessionLocked closes the connections of a session that has ended, after their queues have been sent.
+// closeSessionLocked closes the connections of a session that has ended, after their queues have
+// been sent.
 func (m *Member) closeSessionLocked(id int64) {
 	for c := range m.conns {
 		if c.session == id && !c.closing {
@@ -173,8 +176,9 @@ func (m *Member) isCutLocked() bool {
 	}
 }
 
-// LimitSessions sets the bounds of the session timeout that clients of this member can negotiate from now on, as if its
-// configuration differed from the others'. It panics unless 0 < minimum ≤ maximum.
+// LimitSessions sets the bounds of the session timeout that clients of this member can negotiate
+// from now on, as if its configuration differed from the others'. It panics unless 0 < minimum ≤
+// maximum.
 func (m *Member) LimitSessions(minimum, maximum time.Duration) {
 	if minimum <= 0 || maximum < minimum {
 		panic(fmt.Sprintf("zktest: session timeouts from %v to %v", minimum, maximum))
@@ -184,9 +188,10 @@ func (m *Member) LimitSessions(minimum, maximum time.Duration) {
 	m.minTimeout, m.maxTimeout = minimum, maximum
 }
 
-// Lag makes the member stay n transactions behind the leader from now on. It serves its clients' reads from that older
-// state, and its watches fire that much later; a sync or a write through it brings it up to date for that moment.
-// Lag(0) lets it catch up. For the leader the call does nothing.
+// Lag makes the member stay n transactions behind the leader from now on. It serves its clients'
+// reads from that older state, and its watches fire that much later; a sync or a write through it
+// brings it up to date for that moment. Lag(0) lets it catch up. For the leader the call does
+// nothing.
 func (m *Member) Lag(n int) {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
@@ -198,9 +203,10 @@ func (m *Member) Lag(n int) {
 	m.s.changedLocked()
 }
 
-// CutOff separates the member from the leader: it still answers pings and reads from its own state, but writes, syncs
-// and handshakes wait, and the leader gets no signs of life of its clients, so their sessions expire by the leader's
-// clock. It lasts until Heal. For a leader the call does nothing.
+// CutOff separates the member from the leader: it still answers pings and reads from its own state,
+// but writes, syncs and handshakes wait, and the leader gets no signs of life of its clients, so
+// their sessions expire by the leader's clock. It lasts until Heal. For a leader the call does
+// nothing.
 func (m *Member) CutOff() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
@@ -209,9 +215,9 @@ func (m *Member) CutOff() {
 	}
 }
 
-// Depose is CutOff for a member in the role of a leader that has lost its followers: it answers syncs too, by itself,
-// as a real one does until it notices. The zktest leader still orders the others' writes, and for it the call does
-// nothing.
+// Depose is CutOff for a member in the role of a leader that has lost its followers: it answers
+// syncs too, by itself, as a real one does until it notices. The zktest leader still orders the
+// others' writes, and for it the call does nothing.
 func (m *Member) Depose() {
 	m.CutOff()
 	m.s.mu.Lock()
@@ -219,8 +225,8 @@ func (m *Member) Depose() {
 	m.deposed = m.isCutLocked()
 }
 
-// Heal ends CutOff and Depose: the member catches up, drops the clients whose sessions are over, and carries out the
-// requests that waited.
+// Heal ends CutOff and Depose: the member catches up, drops the clients whose sessions are over,
+// and carries out the requests that waited.
 func (m *Member) Heal() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
@@ -232,9 +238,9 @@ func (m *Member) Heal() {
 	}
 }
 
-// Down drops the member's connections without another byte and refuses new ones until Up. As long as another member is
-// up the ensemble's clock runs, and sessions expire unless their clients connect to that one. Once all are down the
-// clock stops: see Server.StopClock.
+// Down drops the member's connections without another byte and refuses new ones until Up. As long
+// as another member is up the ensemble's clock runs, and sessions expire unless their clients
+// connect to that one. Once all are down the clock stops: see Server.StopClock.
 func (m *Member) Down() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
@@ -252,7 +258,8 @@ func (m *Member) Up() {
 	m.s.restartLocked(wasStill)
 }
 
-// DropConnections drops the member's connections without another byte. Sessions stay, and clients may come back.
+// DropConnections drops the member's connections without another byte. Sessions stay, and clients
+// may come back.
 func (m *Member) DropConnections() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
@@ -260,8 +267,8 @@ func (m *Member) DropConnections() {
 	m.s.changedLocked()
 }
 
-// killLocked ends all of the member's connections, including those whose clients hung up while a fault held their
-// requests.
+// killLocked ends all of the member's connections, including those whose clients hung up while a
+// fault held their requests.
 func (m *Member) killLocked() {
 	for _, c := range inOrder(m.s.conns) {
 		if c.member == m {

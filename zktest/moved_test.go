@@ -14,8 +14,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A session that moves to another member leaves its old connection open. The answers on that connection are compared
-// with a real ensemble's, for each pair of roles that the two members can have.
+// A session that moves to another member leaves its old connection open. The answers on that
+// connection are compared with a real ensemble's, for each pair of roles that the two members can
+// have.
 func TestOldConnectionsOfMovedSessionsBehaveAsOnARealEnsemble(t *testing.T) {
 	real := ensemble.Start(t, 3, ensemble.WithTick(500*time.Millisecond))
 	ours := zktest.Run(t, zktest.WithTick(500*time.Millisecond), sameVersion(t, real))
@@ -32,10 +33,12 @@ func TestOldConnectionsOfMovedSessionsBehaveAsOnARealEnsemble(t *testing.T) {
 	for _, n := range real.Nodes {
 		addrs[1][n.Mode()] = append(addrs[1][n.Mode()], n.Addr())
 	}
-	for _, roles := range [][2]string{{"follower", "leader"}, {"leader", "follower"}, {"follower", "follower"}} {
+	for _, roles := range [][2]string{{"follower", "leader"}, {"leader", "follower"},
+		{"follower", "follower"}} {
 		t.Run(roles[0]+" to "+roles[1], func(t *testing.T) {
-			// A real server that is short of time may close a connection before its reply to "close" has left, and carry out the
-			// deletion later: then the whole trial is made again.
+			// A real server that is short of time may close a connection before its reply to
+			// "close" has left, and carry out the deletion later: then the whole trial is made
+			// again.
 			var ours, theirs []string
 			for range 5 {
 				ours, theirs = moved(t, addrs[0], roles), moved(t, addrs[1], roles)
@@ -48,20 +51,23 @@ func TestOldConnectionsOfMovedSessionsBehaveAsOnARealEnsemble(t *testing.T) {
 	}
 }
 
-// moved returns the answers to a client whose session moves from a member of one role to another one's, and that goes on using
-// both connections.
+// moved returns the answers to a client whose session moves from a member of one role to another
+// one's, and that goes on using both connections.
 func moved(t *testing.T, addrs map[string][]string, roles [2]string) (trace []string) {
 	t.Helper()
 	from, to := addrs[roles[0]][0], addrs[roles[1]][len(addrs[roles[1]])-1]
 	addr := from
-	s := &script{dial: func() (net.Conn, error) { return net.Dial("tcp", addr) }, sessions: map[string]*raw{}}
+	s := &script{dial: func() (net.Conn, error) {
+		return net.Dial("tcp", addr)
+	}, sessions: map[string]*raw{}}
 	require.NoError(t, s.step("a create /e m=e"))
 	require.NoError(t, s.step("old ping"))
 	old := s.sessions["a"]
 	addr = to
 	require.NoError(t, s.step("a reattach"))
 	s.sessions["old"] = old
-	for _, l := range []string{"a sync /", "old ping", "old exists /e", "a set /e d=1", "old set /e d=2", "old eof", "a get /e", "a close"} {
+	for _, l := range []string{"a sync /", "old ping", "old exists /e", "a set /e d=1",
+		"old set /e d=2", "old eof", "a get /e", "a close"} {
 		require.NoError(t, s.step(l))
 	}
 	for _, l := range s.trace {

@@ -33,7 +33,8 @@ type options struct {
 // newOptions fills in the defaults, some of which follow from others, and refuses impossible
 // values.
 func newOptions(opts []Option) (options, error) {
-	o := options{version: Version39, tick: 2 * time.Second, sweep: time.Minute, maxPacket: 0xfffff, log: slog.New(slog.DiscardHandler)}
+	o := options{version: Version39, tick: 2 * time.Second, sweep: time.Minute, maxPacket: 0xfffff,
+		log: slog.New(slog.DiscardHandler)}
 	for _, f := range opts {
 		f(&o)
 	}
@@ -41,11 +42,15 @@ func newOptions(opts []Option) (options, error) {
 	o.minTimeout, o.maxTimeout = cmp.Or(o.minTimeout, 2*o.tick), cmp.Or(o.maxTimeout, 20*o.tick)
 	switch {
 	case o.dialect == nil:
-		return o, fmt.Errorf("zktest: version %q: want one of %q", o.version, slices.Sorted(maps.Keys(dialects)))
+		return o,
+			fmt.Errorf("zktest: version %q: want one of %q", o.version,
+				slices.Sorted(maps.Keys(dialects)))
 	case o.tick < time.Millisecond:
 		return o, fmt.Errorf("zktest: tick of %v: want at least 1ms", o.tick)
 	case o.minTimeout < time.Millisecond || o.minTimeout > o.maxTimeout:
-		return o, fmt.Errorf("zktest: session timeout between %v and %v: want 1ms ≤ min ≤ max", o.minTimeout, o.maxTimeout)
+		return o,
+			fmt.Errorf("zktest: session timeout between %v and %v: want 1ms ≤ min ≤ max",
+				o.minTimeout, o.maxTimeout)
 	case o.sweep <= 0:
 		return o, fmt.Errorf("zktest: sweep interval of %v: want more than 0", o.sweep)
 	case o.maxPacket < 64:

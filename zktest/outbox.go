@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// An outbox and two gates lie between a connection and its socket. They have locks of their own, below the server's: no
-// other lock is taken while one of these is held.
+// An outbox and two gates lie between a connection and its socket. They have locks of their own,
+// below the server's: no other lock is taken while one of these is held.
 
-// outbox is the queue of frames on their way to one client. It has no bound: the client's own requests and watches fill
-// it, and a server that waited for a slow reader with its lock held would stop all clients.
+// outbox is the queue of frames on their way to one client. It has no bound: the client's own
+// requests and watches fill it, and a server that waited for a slow reader with its lock held would
+// stop all clients.
 type outbox struct {
 	mu    sync.Mutex // guards queue and last
 	queue []parcel

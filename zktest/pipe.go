@@ -8,18 +8,21 @@ import (
 	"time"
 )
 
-// pipeBuffer is how much one direction of an in-memory connection holds before a write blocks: about as much as a
-// loopback socket, so that a server that does not read has the same effect on a client.
+// pipeBuffer is how much one direction of an in-memory connection holds before a write blocks:
+// about as much as a loopback socket, so that a server that does not read has the same effect on a
+// client.
 const pipeBuffer = 256 << 10
 
-// newPipe returns the two ends of an in-memory connection. Unlike net.Pipe it is buffered: a client that writes a
-// request from the goroutine that reads the reply must not wait for the server. All waits are on channels made by the
-// caller, so they are durably blocking in the synctest bubble that created it.
+// newPipe returns the two ends of an in-memory connection. Unlike net.Pipe it is buffered: a client
+// that writes a request from the goroutine that reads the reply must not wait for the server. All
+// waits are on channels made by the caller, so they are durably blocking in the synctest bubble
+// that created it.
 func newPipe(serverAddr string) (client, server net.Conn) {
 	up, down := newHalf(), newHalf()
 	// The client's port has no meaning, but code that prints or parses addresses expects one.
 	ca, sa := pipeAddr("127.0.0.1:1"), pipeAddr(serverAddr)
-	return &pipeEnd{in: down, out: up, local: ca, remote: sa}, &pipeEnd{in: up, out: down, local: sa, remote: ca}
+	return &pipeEnd{in: down, out: up, local: ca, remote: sa},
+		&pipeEnd{in: up, out: down, local: sa, remote: ca}
 }
 
 // pipeAddr is the address of an end of a pipe; servers match ACLs of the scheme "ip" against it.
@@ -57,8 +60,8 @@ type pipeEnd struct {
 	read, write   deadline
 }
 
-// Read returns what has arrived, and blocks only if nothing has. One critical section reads the state and takes the
-// channel that reports its next change, so that no change is missed.
+// Read returns what has arrived, and blocks only if nothing has. One critical section reads the
+// state and takes the channel that reports its next change, so that no change is missed.
 func (e *pipeEnd) Read(b []byte) (int, error) {
 	for {
 		expired := e.read.channel()
@@ -97,7 +100,8 @@ func (e *pipeEnd) Read(b []byte) (int, error) {
 	}
 }
 
-// Write blocks while the buffer is full. What it wrote before a deadline or the end stays written, as on a socket.
+// Write blocks while the buffer is full. What it wrote before a deadline or the end stays written,
+// as on a socket.
 func (e *pipeEnd) Write(b []byte) (n int, err error) {
 	for {
 		expired := e.write.channel()
@@ -133,9 +137,11 @@ func (e *pipeEnd) Write(b []byte) (n int, err error) {
 // WritesAtOnce says that a short write into an empty buffer does not block. Sessions ask for it.
 func (e *pipeEnd) WritesAtOnce() bool { return true }
 
-// Close lets the other end read what is on its way and then the end of the stream; what the other end sent is lost.
+// Close lets the other end read what is on its way and then the end of the stream; what the other
+// end sent is lost.
 func (e *pipeEnd) Close() error {
-	// Both ends and both directions are notified, and the timers of deadlines are stopped, so that a bubble can end.
+	// Both ends and both directions are notified, and the timers of deadlines are stopped, so that
+	// a bubble can end.
 	e.closeOnce.Do(func() {
 		e.out.update(func() { e.out.eof = true })
 		e.in.update(func() { e.in.broken, e.in.buf = true, nil })
@@ -148,7 +154,8 @@ func (e *pipeEnd) Close() error {
 func (e *pipeEnd) LocalAddr() net.Addr  { return e.local }
 func (e *pipeEnd) RemoteAddr() net.Addr { return e.remote }
 
-// SetDeadline, SetReadDeadline and SetWriteDeadline also apply to a Read or Write that is blocked already.
+// SetDeadline, SetReadDeadline and SetWriteDeadline also apply to a Read or Write that is blocked
+// already.
 func (e *pipeEnd) SetDeadline(t time.Time) error {
 	e.read.set(t)
 	e.write.set(t)
@@ -198,7 +205,8 @@ func (d *deadline) set(t time.Time) {
 		d.timer.Stop()
 		d.timer = nil
 	}
-	// The timer closes its own channel and no other: one that fires late does not affect later deadlines.
+	// The timer closes its own channel and no other: one that fires late does not affect later
+	// deadlines.
 	ch := make(chan struct{})
 	d.ch = ch
 	if t.IsZero() {

@@ -6,9 +6,9 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// Reads are served by the member that the client is connected to, and their replies carry the zxid of the last
-// transaction that this member has applied, not of the node. A watch is set in the same step as the read, so the client
-// misses no change in between.
+// Reads are served by the member that the client is connected to, and their replies carry the zxid
+// of the last transaction that this member has applied, not of the node. A watch is set in the same
+// step as the read, so the client misses no change in between.
 
 // body writes the body of a reply; nil stands for none.
 type body = func(*encoder)
@@ -24,7 +24,8 @@ func reads(read func(c *conn, r *request) (body, fault.Code)) func(*conn, *reque
 	}
 }
 
-// readsNode makes a serve function of one that reads a znode, with a check of the client's permission.
+// readsNode makes a serve function of one that reads a znode, with a check of the client's
+// permission.
 func readsNode(read func(c *conn, r *request, n *node) body) func(*conn, *request) answer {
 	return reads(func(c *conn, r *request) (body, fault.Code) {
 		n, code := c.reach(r)
@@ -101,8 +102,9 @@ func (c *conn) exists(r *request) (body, fault.Code) {
 	return func(e *encoder) { e.stat(&st) }, fault.CodeOK
 }
 
-// multiRead answers each part by itself; a failed part does not affect the others. A part that the handler cannot take
-// ends it with an error, and the real server sends the results up to there along.
+// multiRead answers each part by itself; a failed part does not affect the others. A part that the
+// handler cannot take ends it with an error, and the real server sends the results up to there
+// along.
 func (c *conn) multiRead(r *request) (body, fault.Code) {
 	var results encoder
 	code := fault.CodeOK
@@ -182,10 +184,12 @@ func (c *conn) setWatches(r *request) (body, fault.Code) {
 	return nil, fault.CodeOK
 }
 
-// getEphemerals lists the session's own ephemerals under a prefix of the string, not of path components.
+// getEphemerals lists the session's own ephemerals under a prefix of the string, not of path
+// components.
 func (c *conn) getEphemerals(r *request) (body, fault.Code) {
 	prefix := ""
-	if r.prefix != nil && strings.TrimSpace(*r.prefix) != "/" && strings.TrimSpace(*r.prefix) != "" {
+	if r.prefix != nil && strings.TrimSpace(*r.prefix) != "/" &&
+		strings.TrimSpace(*r.prefix) != "" {
 		prefix = *r.prefix
 	}
 	var found []string

@@ -6,22 +6,23 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// Decoding is separate from execution, and strict about the form only: a request with an impossible path or mode is
-// decoded all the same, because the order of the server's checks decides which error it gets. Empty and null are
-// distinguished.
+// Decoding is separate from execution, and strict about the form only: a request with an impossible
+// path or mode is decoded all the same, because the order of the server's checks decides which
+// error it gets. Empty and null are distinguished.
 
-// request is any request, decoded. One flat struct serves all of them: the operations share most fields, and faults
-// are selected by the path of each.
+// request is any request, decoded. One flat struct serves all of them: the operations share most
+// fields, and faults are selected by the path of each.
 type request struct {
 	*operation // with an unknown type if it is not in the table
 	xid        int32
 	op         fault.Op
 	err        error // the body did not decode; the operation answers "marshalling error"
 
-	path    string
-	data    []byte
-	acl     []ACL
-	nullACL bool  // an ACL entry whose id is null, which ends the real handler rather than being an invalid ACL
+	path string
+	data []byte
+	acl  []ACL
+	// an ACL entry whose id is null, which ends the real handler rather than being an invalid ACL
+	nullACL bool
 	noPath  bool  // the path is null
 	flags   int32 // create, addWatch: the mode. removeWatches, checkWatches: the type
 	ttl     int64 // -1: none
@@ -50,7 +51,8 @@ func operationOf(op fault.Op) *operation {
 	return unknownOperation
 }
 
-// decodeHeader splits a frame into header and body. It fails only for frames that hold no header at all.
+// decodeHeader splits a frame into header and body. It fails only for frames that hold no header at
+// all.
 func decodeHeader(b []byte) (xid int32, op fault.Op, body []byte, err error) {
 	d := decoder{b: b}
 	xid = d.int32()
@@ -58,8 +60,8 @@ func decodeHeader(b []byte) (xid int32, op fault.Op, body []byte, err error) {
 	return xid, op, d.b, d.err
 }
 
-// decodeRequest never fails: the request's err has the error of a malformed body, because the real server answers such
-// a request, and takes a zxid for it if it is a write.
+// decodeRequest never fails: the request's err has the error of a malformed body, because the real
+// server answers such a request, and takes a zxid for it if it is a write.
 func decodeRequest(xid int32, op fault.Op, body []byte) *request {
 	r := &request{xid: xid, op: op, operation: operationOf(op)}
 	if r.decode != nil {
@@ -128,8 +130,8 @@ func decodeSetACL(r *request, d *decoder) {
 	r.version = d.int32()
 }
 
-// decodeReconfig reads joining, leaving and new members, and the configuration's version, and keeps nothing: a reconfig
-// is refused, but only if it is well-formed.
+// decodeReconfig reads joining, leaving and new members, and the configuration's version, and keeps
+// nothing: a reconfig is refused, but only if it is well-formed.
 func decodeReconfig(_ *request, d *decoder) {
 	d.optional()
 	d.optional()
@@ -137,7 +139,8 @@ func decodeReconfig(_ *request, d *decoder) {
 	d.int64()
 }
 
-// decodePing gives the request the xid of all pings' replies, whatever xid the client sent. The body is ignored.
+// decodePing gives the request the xid of all pings' replies, whatever xid the client sent. The
+// body is ignored.
 func decodePing(r *request, _ *decoder) { r.xid = -2 }
 
 func decodeAuth(r *request, d *decoder) {
@@ -184,8 +187,8 @@ func (r *request) decodeACL(d *decoder) {
 	})
 }
 
-// decodeParts reads the parts of a multi or multiRead up to the closing header. Unlike other requests it refuses an
-// unknown part at once, because it cannot find the start of the next one.
+// decodeParts reads the parts of a multi or multiRead up to the closing header. Unlike other
+// requests it refuses an unknown part at once, because it cannot find the start of the next one.
 func decodeParts(r *request, d *decoder) {
 	for d.err == nil {
 		// Each part has a header of its own; the closing header has no part after it.

@@ -45,7 +45,8 @@ func (c *conn) sasl(r *request) answer {
 		return answer{body: func(e *encoder) { e.buffer(nil) }}
 	case c.saslNonce == "":
 		c.saslNonce = rand.Text()
-		challenge := fmt.Sprintf(`realm="%s",nonce="%s",charset=utf-8,algorithm=md5-sess`, saslRealm, c.saslNonce)
+		challenge := fmt.Sprintf(`realm="%s",nonce="%s",charset=utf-8,algorithm=md5-sess`,
+			saslRealm, c.saslNonce)
 		return answer{body: func(e *encoder) { e.buffer([]byte(challenge)) }}
 	}
 	said := saslFields(string(r.auth))
@@ -53,7 +54,9 @@ func (c *conn) sasl(r *request) answer {
 	password, known := c.s.opt.saslUsers[user]
 	if !known || md5Forbidden() || said["nonce"] != c.saslNonce || said["digest-uri"] != saslURI ||
 		said["response"] != saslProof("AUTHENTICATE:", user, password, said) {
-		return answer{code: fault.CodeAuthFailed, body: func(e *encoder) { e.buffer(nil) }, end: true}
+		return answer{code: fault.CodeAuthFailed, body: func(e *encoder) {
+			e.buffer(nil)
+		}, end: true}
 	}
 	if id := (identity{"sasl", user}); !slices.Contains(c.ids, id) {
 		c.ids = append(c.ids, id)
@@ -67,7 +70,8 @@ func (c *conn) sasl(r *request) answer {
 func saslProof(who, user, password string, said map[string]string) string {
 	secret := md5.Sum([]byte(user + ":" + said["realm"] + ":" + password))
 	session := saslHex(string(secret[:]) + ":" + said["nonce"] + ":" + said["cnonce"])
-	return saslHex(strings.Join([]string{session, said["nonce"], said["nc"], said["cnonce"], said["qop"], saslHex(who + said["digest-uri"])}, ":"))
+	return saslHex(strings.Join([]string{session, said["nonce"], said["nc"], said["cnonce"],
+		said["qop"], saslHex(who + said["digest-uri"])}, ":"))
 }
 
 func saslHex(s string) string {

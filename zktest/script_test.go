@@ -13,9 +13,9 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// A wire client of the tests' own. It runs scripts, one request per line, and records every answer in a form in which
-// two servers can be compared: zxids as distances from the script's beginning, session ids as names, times as "t",
-// paths relative to the script's own directory.
+// A wire client of the tests' own. It runs scripts, one request per line, and records every answer
+// in a form in which two servers can be compared: zxids as distances from the script's beginning,
+// session ids as names, times as "t", paths relative to the script's own directory.
 //
 //	a create $/x d=hello m=es acl=open    session a creates; sessions connect when first named
 //	b exists $/x w                        with a watch
@@ -29,8 +29,10 @@ type script struct {
 	sessions map[string]*raw
 	order    []string
 	trace    []string
-	sorted   bool // sort the notifications between two answers: a multi that deletes many nodes fires in any order
-	pending  []string
+	// sort the notifications between two answers: a multi that deletes many nodes fires in any
+	// order
+	sorted  bool
+	pending []string
 }
 
 func (s *script) say(format string, args ...any) {
@@ -123,8 +125,9 @@ func (s *script) step(line string) (err error) {
 	return nil
 }
 
-// givenUp waits for the server to hang up after it has refused an unknown request. What a real one does with requests
-// that arrive before it has closed the connection depends on timing: it is not compared.
+// givenUp waits for the server to hang up after it has refused an unknown request. What a real one
+// does with requests that arrive before it has closed the connection depends on timing: it is not
+// compared.
 func (s *script) givenUp(r *raw, op string) {
 	for {
 		if _, err := r.recv(); err != nil {
@@ -136,8 +139,8 @@ func (s *script) givenUp(r *raw, op string) {
 	}
 }
 
-// ended waits for the server to hang up after the answer to a close: a real one removes the connection's watches only
-// then, and another session's next step may be faster.
+// ended waits for the server to hang up after the answer to a close: a real one removes the
+// connection's watches only then, and another session's next step may be faster.
 func (s *script) ended(r *raw) {
 	for {
 		if _, err := r.recv(); err != nil {
@@ -203,15 +206,17 @@ func (s *script) await(r *raw, op string, xid int32) {
 		}
 		if got == -1 {
 			typ, state := i.i32(), i.i32()
-			s.pending = append(s.pending, fmt.Sprintf("%s ! %d %d %s zxid=%s code=%d", r.name, typ, state,
-				s.path(i.str()), s.zxid(z), code))
+			s.pending = append(s.pending,
+				fmt.Sprintf("%s ! %d %d %s zxid=%s code=%d", r.name, typ, state,
+					s.path(i.str()), s.zxid(z), code))
 			continue
 		}
 		same := "xid"
 		if got != xid {
 			same = fmt.Sprintf("xid=%d", got)
 		}
-		s.say("%s %s: %s %s code=%d %s rest=%s", r.name, op, same, s.zxid(z), code, resultIf(s, code, op, i),
+		s.say("%s %s: %s %s code=%d %s rest=%s", r.name, op, same, s.zxid(z), code,
+			resultIf(s, code, op, i),
 			hex.EncodeToString(i.b))
 		if z == -1 && code == int32(fault.CodeUnimplemented) {
 			s.givenUp(r, op)

@@ -43,7 +43,8 @@ func (s *script) stat(i *in) string {
 	cz, mz, ct, mt := i.i64(), i.i64(), i.i64(), i.i64()
 	v, cv, av := i.i32(), i.i32(), i.i32()
 	owner, length, num, pz := i.i64(), i.i32(), i.i32(), i.i64()
-	return fmt.Sprintf("{c=%s m=%s p=%s ct=%s mt=%s v=%d cv=%d av=%d own=%s len=%d num=%d}", s.zxid(cz), s.zxid(mz),
+	return fmt.Sprintf("{c=%s m=%s p=%s ct=%s mt=%s v=%d cv=%d av=%d own=%s len=%d num=%d}",
+		s.zxid(cz), s.zxid(mz),
 		s.zxid(pz), when(ct), when(mt), v, cv, av, s.who(owner), length, num)
 }
 

@@ -98,9 +98,12 @@ func (a args) mode() int32 {
 }
 
 var opcodes = map[string]int32{
-	"create": 1, "delete": 2, "exists": 3, "get": 4, "set": 5, "getacl": 6, "setacl": 7, "ls": 8, "sync": 9,
-	"ping": 11, "ls2": 12, "check": 13, "multi": 14, "create2": 15, "reconfig": 16, "chkwatch": 17, "rmwatch": 18,
-	"createc": 19, "deletec": 20, "createttl": 21, "multiread": 22, "auth": 100, "setwatches": 101, "sasl": 102, "ephemerals": 103,
+	"create": 1, "delete": 2, "exists": 3, "get": 4, "set": 5, "getacl": 6, "setacl": 7, "ls": 8,
+	"sync": 9,
+	"ping": 11, "ls2": 12, "check": 13, "multi": 14, "create2": 15, "reconfig": 16, "chkwatch": 17,
+	"rmwatch": 18,
+	"createc": 19, "deletec": 20, "createttl": 21, "multiread": 22, "auth": 100, "setwatches": 101,
+	"sasl": 102, "ephemerals": 103,
 	"count": 104, "setwatches2": 105, "addwatch": 106, "whoami": 107, "close": -11,
 }
 
@@ -137,7 +140,8 @@ func (s *script) body(o *out, op string, words []string) {
 		o.str("").str("").str("").i64(-1)
 	case "setwatches", "setwatches2":
 		o.i64(s.base + a.num("z", 0))
-		for _, k := range []string{"d", "e", "c", "p", "r"}[:map[string]int{"setwatches": 3, "setwatches2": 5}[op]] {
+		for _, k := range []string{"d", "e", "c", "p",
+			"r"}[:map[string]int{"setwatches": 3, "setwatches2": 5}[op]] {
 			var l []string
 			if v := a.kv[k]; v != "" {
 				l = strings.Split(v, ",")

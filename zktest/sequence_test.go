@@ -24,26 +24,32 @@ func sequenced(t *testing.T) *zktest.Server {
 	ours := zktest.Run(t)
 	require.NoError(t, ours.Create("/w", nil))
 	require.NoError(t, ours.Create("/w/seed", nil))
-	require.NoError(t, ours.SetSequence("/w", sequenceSeed)) // takes a zxid; the real server gets one more znode for it
+	// takes a zxid; the real server gets one more znode for it
+	require.NoError(t, ours.SetSequence("/w", sequenceSeed))
 	return ours
 }
 
 // scenario 49, of the servers: the counter stays at its end, as on a real server.
 func TestSequenceWrapsAsOnARealServer(t *testing.T) {
 	lines := []string{
-		"a create $/s- m=s", "a create2 $/s- m=es", "a create $/s- m=s", "a create $/other", "a exists $",
-		"a create $/t- m=s", "a multi create $/m- m=s ; create $/m- m=s ; create $/m- m=es", "a exists $",
+		"a create $/s- m=s", "a create2 $/s- m=es", "a create $/s- m=s", "a create $/other",
+		"a exists $",
+		"a create $/t- m=s", "a multi create $/m- m=s ; create $/m- m=s ; create $/m- m=es",
+		"a exists $",
 		"a delete $/s-2147483647", "a create $/s- m=s", "a create $/s- m=s", "a ls2 $",
 		// A directory that is deleted and created in one transaction begins at zero.
 		"a create $/d", "a create $/d/s- m=s", "a delete $/d/s-0000000000", "a create $/d/s- m=s",
 		"a multi delete $/d v=-1 ; create $/d", "a delete $/d/s-0000000001",
-		"a multi delete $/d v=-1 ; create $/d d=x", "a exists $/d", "a create $/d/s- m=s", "a ls2 $/d",
+		"a multi delete $/d v=-1 ; create $/d d=x", "a exists $/d", "a create $/d/s- m=s",
+		"a ls2 $/d",
 	}
 	real := ensemble.Start(t, 1, ensemble.WithCounter(t, "/w", sequenceSeed))
 	ours := sequenced(t)
 	var traces [2][]string
 	for i, addr := range []string{ours.Addr(), real.Nodes[0].Addr()} {
-		s := &script{dial: func() (net.Conn, error) { return net.Dial("tcp", addr) }, root: "/w", sessions: map[string]*raw{}}
+		s := &script{dial: func() (net.Conn, error) {
+			return net.Dial("tcp", addr)
+		}, root: "/w", sessions: map[string]*raw{}}
 		_, err := s.session("a")
 		require.NoError(t, err)
 		require.NoError(t, s.step("a sync /")) // only for its zxid
@@ -70,7 +76,8 @@ func burst(t *testing.T, addr string, n int) []int32 {
 	_, _, err = r.shake(30000, 0)
 	require.NoError(t, err)
 	for i := range n {
-		o := (&out{}).i32(int32(i + 1)).i32(int32(fault.OpCreate)).str(fmt.Sprintf("/w/x%d.%d-", bursts, i)).str("").
+		o := (&out{}).i32(int32(i + 1)).i32(int32(fault.OpCreate)).str(fmt.Sprintf("/w/x%d.%d-",
+			bursts, i)).str("").
 			i32(1).i32(31).str("world").str("anyone").i32(3)
 		require.NoError(t, r.send(o.b))
 	}
@@ -90,9 +97,9 @@ func burst(t *testing.T, addr string, n int) []int32 {
 	return numbers
 }
 
-// scenario 49, of the servers: creates that overlap in a real server's pipeline get negative numbers, until the
-// pipeline is empty. Which creates overlap is chance there; if ours are told the same ones, they assign the same
-// numbers.
+// scenario 49, of the servers: creates that overlap in a real server's pipeline get negative
+// numbers, until the pipeline is empty. Which creates overlap is chance there; if ours are told the
+// same ones, they assign the same numbers.
 func TestOverlappingCreatesAreNumberedAsOnARealServer(t *testing.T) {
 	real := ensemble.Start(t, 1, ensemble.WithCounter(t, "/w", sequenceSeed))
 	ours := sequenced(t)
@@ -106,7 +113,8 @@ func TestOverlappingCreatesAreNumberedAsOnARealServer(t *testing.T) {
 				negative++
 			}
 		}
-		t.Logf("%d of %d creates that were sent together got a negative number, the last %d", negative, len(numbers), numbers[len(numbers)-1])
+		t.Logf("%d of %d creates that were sent together got a negative number, the last %d",
+			negative, len(numbers), numbers[len(numbers)-1])
 		if negative > 0 || tries == 50 {
 			require.Positive(t, negative, "creates never overlapped")
 			break
@@ -119,12 +127,14 @@ func TestOverlappingCreatesAreNumberedAsOnARealServer(t *testing.T) {
 			end++
 		}
 		if i > 0 {
-			require.Equal(t, int32(math.MaxInt32), seen[i], "the pipeline is empty: back to the end")
+			require.Equal(t, int32(math.MaxInt32), seen[i],
+				"the pipeline is empty: back to the end")
 		}
 		require.NoError(t, ours.Overlap("/w", end-i))
 		require.Equal(t, seen[i:end], burst(t, ours.Addr(), end-i))
 		i = end
 	}
-	require.Equal(t, []int32{math.MaxInt32, math.MaxInt32}, burst(t, ours.Addr(), 2), "no overlap: it sticks")
+	require.Equal(t, []int32{math.MaxInt32, math.MaxInt32}, burst(t, ours.Addr(), 2),
+		"no overlap: it sticks")
 	require.ErrorIs(t, ours.Overlap("/no", 1), fault.CodeNoNode)
 }

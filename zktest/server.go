@@ -29,39 +29,43 @@ type TB interface {
 
 // Server is an in-process ZooKeeper. All methods may be called at any time from any goroutine.
 type Server struct {
-	opt    options
-	log    *slog.Logger
-	born   time.Time     // the origin of the server's clock: ticks are counted from here, so that tests can count along
-	secret [16]byte      // passwords are derived from it; each server has its own, so a session fits no other
+	opt options
+	log *slog.Logger
+	// the origin of the server's clock: ticks are counted from here, so that tests can count along
+	born time.Time
+	// passwords are derived from it; each server has its own, so a session fits no other
+	secret [16]byte
 	done   chan struct{} // closed by Close
 	poked  chan struct{} // wakes the clock; holds one
 	wg     sync.WaitGroup
 
-	// mu guards everything below, and the fields that Member, conn, session and Injection name. It is held for one
-	// request at a time and never while waiting for a client, a timer or the test.
-	mu          sync.Mutex
-	closed      bool
-	stopped     bool               // the clock, by StopClock
-	failure     error              // why the ensemble failed; then all members are down for good
-	leader      *Member            // members[0]; never changes: there are no elections
-	members     []*Member          // only grows
-	conns       map[*conn]struct{} // all that are not killed, including those whose client has hung up
-	zxid        int64              // the last one assigned; members may have applied less
+	// mu guards everything below, and the fields that Member, conn, session and Injection name. It
+	// is held for one request at a time and never while waiting for a client, a timer or the test.
+	mu      sync.Mutex
+	closed  bool
+	stopped bool      // the clock, by StopClock
+	failure error     // why the ensemble failed; then all members are down for good
+	leader  *Member   // members[0]; never changes: there are no elections
+	members []*Member // only grows
+	// all that are not killed, including those whose client has hung up
+	conns       map[*conn]struct{}
+	zxid        int64 // the last one assigned; members may have applied less
 	sessions    map[int64]*session
 	nextSession int64
 	nextSweep   time.Duration // on the server's clock
 	lastConn    int64
-	faults      []*Injection        // in the order of Inject, which is the order in which they strike
-	overlaps    map[string]*overlap // by path
-	requests    map[fault.Op]int
-	notified    int
-	received    int64 // frames, for the four-letter words
-	sent        int64
-	awaiting    chan struct{} // closed and forgotten at each change, if Await made one
+	// in the order of Inject, which is the order in which they strike
+	faults   []*Injection
+	overlaps map[string]*overlap // by path
+	requests map[fault.Op]int
+	notified int
+	received int64 // frames, for the four-letter words
+	sent     int64
+	awaiting chan struct{} // closed and forgotten at each change, if Await made one
 }
 
-// Run starts a server for a test and closes it when the test ends. A start that fails ends the test; a goroutine left
-// behind, or a failure of the ensemble (see Failure), fails it.
+// Run starts a server for a test and closes it when the test ends. A start that fails ends the
+// test; a goroutine left behind, or a failure of the ensemble (see Failure), fails it.
 func Run(tb TB, opts ...Option) *Server {
 	tb.Helper()
 	s, err := Start(opts...)
@@ -79,8 +83,8 @@ func Run(tb TB, opts ...Option) *Server {
 	return s
 }
 
-// Start starts a server outside of tests. The caller closes it. Errors are those of the options and of listening on
-// a loopback port.
+// Start starts a server outside of tests. The caller closes it. Errors are those of the options and
+// of listening on a loopback port.
 func Start(opts ...Option) (*Server, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -89,13 +93,15 @@ func Start(opts ...Option) (*Server, error) {
 	now := time.Now()
 	s := &Server{
 		opt: o, log: o.log, born: now, done: make(chan struct{}), poked: make(chan struct{}, 1),
-		sessions: map[int64]*session{}, conns: map[*conn]struct{}{}, nextSession: firstSession(now), nextSweep: o.sweep,
-		requests: map[fault.Op]int{}, overlaps: map[string]*overlap{},
+		sessions: map[int64]*session{}, conns: map[*conn]struct{}{}, nextSession: firstSession(now),
+		nextSweep: o.sweep,
+		requests:  map[fault.Op]int{}, overlaps: map[string]*overlap{},
 	}
 	if _, err := rand.Read(s.secret[:]); err != nil {
 		return nil, fmt.Errorf("zktest: secret: %w", err)
 	}
-	// A client may connect at once; the listener's goroutine waits here until the server is complete.
+	// A client may connect at once; the listener's goroutine waits here until the server is
+	// complete.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leader = newMember(s, newTree())
@@ -110,10 +116,11 @@ func Start(opts ...Option) (*Server, error) {
 // Addr returns the server's address, "127.0.0.1:port", usable as a connect string.
 func (s *Server) Addr() string { return s.leader.addr }
 
-// Dial connects to the server in memory; timeout is ignored. A follower's addr leads to that follower, any other to the
-// server itself, so Dial can replace a client's dialer whatever its connect string is. Writes are buffered (256 KiB
-// each way) as by a socket, deadlines are honoured, and waits are durably blocking in a synctest bubble. It fails with
-// a *net.OpError while connections are refused.
+// Dial connects to the server in memory; timeout is ignored. A follower's addr leads to that
+// follower, any other to the server itself, so Dial can replace a client's dialer whatever its
+// connect string is. Writes are buffered (256 KiB each way) as by a socket, deadlines are honoured,
+// and waits are durably blocking in a synctest bubble. It fails with a *net.OpError while
+// connections are refused.
 func (s *Server) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
 	s.mu.Lock()
 	m := s.leader
@@ -126,10 +133,10 @@ func (s *Server) Dial(network, addr string, timeout time.Duration) (net.Conn, er
 	return m.Dial(network, addr, timeout)
 }
 
-// Failure returns nil as long as the ensemble works, and otherwise why it failed: a session ended with so many
-// ephemerals that the list of their paths is longer than twice the packet limit (WithJuteMaxBuffer). Real servers cannot
-// read such a transaction, neither from their leader nor, when they restart, from their own log. From then on all
-// members are down, and Up does nothing.
+// Failure returns nil as long as the ensemble works, and otherwise why it failed: a session ended
+// with so many ephemerals that the list of their paths is longer than twice the packet limit
+// (WithJuteMaxBuffer). Real servers cannot read such a transaction, neither from their leader nor,
+// when they restart, from their own log. From then on all members are down, and Up does nothing.
 func (s *Server) Failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +146,9 @@ func (s *Server) Failure() error {
 // joinTimeout bounds how long Close waits for goroutines that have no reason left to wait.
 const joinTimeout = 10 * time.Second
 
-// Close drops all connections, stops listening, and returns when every goroutine of the server has ended. If one has
-// not after 10 s, it returns an error with the goroutines' stacks. Closing twice is harmless.
+// Close drops all connections, stops listening, and returns when every goroutine of the server has
+// ended. If one has not after 10 s, it returns an error with the goroutines' stacks. Closing twice
+// is harmless.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if !s.closed {
@@ -168,7 +176,8 @@ func (s *Server) Close() error {
 		return nil
 	case <-late.C:
 		buf := make([]byte, 1<<20)
-		return fmt.Errorf("zktest: goroutines left after Close:\n%s", buf[:runtime.Stack(buf, true)])
+		return fmt.Errorf("zktest: goroutines left after Close:\n%s",
+			buf[:runtime.Stack(buf, true)])
 	}
 }
 
@@ -180,9 +189,10 @@ func (s *Server) changedLocked() {
 	}
 }
 
-// Await returns nil as soon as cond is true, and ctx's error if ctx ends first. cond is called at once and after every
-// event in the server: a request, a transaction, a connection that opens or closes, a fault that strikes. It is called
-// without any lock held, so it may inspect the server. What the server has done, its client may not know yet.
+// Await returns nil as soon as cond is true, and ctx's error if ctx ends first. cond is called at
+// once and after every event in the server: a request, a transaction, a connection that opens or
+// closes, a fault that strikes. It is called without any lock held, so it may inspect the server.
+// What the server has done, its client may not know yet.
 func (s *Server) Await(ctx context.Context, cond func() bool) error {
 	for {
 		s.mu.Lock()
@@ -191,7 +201,8 @@ func (s *Server) Await(ctx context.Context, cond func() bool) error {
 		}
 		ch := s.awaiting
 		s.mu.Unlock()
-		// The channel is taken before the condition is evaluated, so that no change falls between the two.
+		// The channel is taken before the condition is evaluated, so that no change falls between
+		// the two.
 		if cond() {
 			return nil
 		}
@@ -203,8 +214,8 @@ func (s *Server) Await(ctx context.Context, cond func() bool) error {
 	}
 }
 
-// sortedSessionsLocked lists the sessions in the order of their ids, which is the order of their creation: what affects
-// several at once must happen in the same order in every run.
+// sortedSessionsLocked lists the sessions in the order of their ids, which is the order of their
+// creation: what affects several at once must happen in the same order in every run.
 func (s *Server) sortedSessionsLocked() []*session {
 	all := make([]*session, 0, len(s.sessions))
 	for _, ss := range s.sessions {

@@ -11,31 +11,33 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// Sessions are the leader's, whichever member serves their clients. Each request and each ping keeps one alive
-// (touchLocked); its client (closeSession), the clock, or the test (Expire) ends it, in each case by endSessionLocked,
-// one transaction that also deletes its ephemerals.
+// Sessions are the leader's, whichever member serves their clients. Each request and each ping
+// keeps one alive (touchLocked); its client (closeSession), the clock, or the test (Expire) ends
+// it, in each case by endSessionLocked, one transaction that also deletes its ephemerals.
 //
-// The clock is the process's, read as the time since the server's start and divided into ticks. A session always
-// expires at the end of a tick, so a test in a bubble can predict the instant to the nanosecond.
+// The clock is the process's, read as the time since the server's start and divided into ticks. A
+// session always expires at the end of a tick, so a test in a bubble can predict the instant to the
+// nanosecond.
 
 // session is the leader's state of one. All of it is guarded by the server's lock.
 type session struct {
-	id       int64
-	timeout  time.Duration // as last negotiated
-	expires  time.Duration // the end of its bucket, on the server's clock
-	owner    *Member       // the member where its client was last seen; writes from elsewhere are refused
-	conn     *conn         // the latest connection; nil while the client is away
-	latest   int64         // that connection's number, also while the client is away
+	id      int64
+	timeout time.Duration // as last negotiated
+	expires time.Duration // the end of its bucket, on the server's clock
+	// the member where its client was last seen; writes from elsewhere are refused
+	owner    *Member
+	conn     *conn // the latest connection; nil while the client is away
+	latest   int64 // that connection's number, also while the client is away
 	requests map[fault.Op]int
 	notified int
 }
 
-// serverNumber separates the session ids of all servers in one process: a client that reconnects to the wrong one must
-// not find another client's session.
+// serverNumber separates the session ids of all servers in one process: a client that reconnects to
+// the wrong one must not find another client's session.
 var serverNumber atomic.Int64
 
-// firstSession puts the server's number in the top byte and the time in the next five. 0xff is left out: owners
-// with that byte are TTL nodes.
+// firstSession puts the server's number in the top byte and the time in the next five. 0xff is left
+// out: owners with that byte are TTL nodes.
 func firstSession(now time.Time) int64 {
 	n := (serverNumber.Add(1)-1)%120 + 1
 	return n<<56 | int64(uint64(now.UnixMilli())<<24>>8)
@@ -54,13 +56,15 @@ func (s *Server) passwordIs(id int64, pw []byte) bool {
 	return id != 0 && subtle.ConstantTimeCompare(pw, s.password(id)) == 1
 }
 
-// clampTimeoutLocked negotiates the timeout: the client's value, moved to the nearer bound if it exceeds one.
+// clampTimeoutLocked negotiates the timeout: the client's value, moved to the nearer bound if it
+// exceeds one.
 func (m *Member) clampTimeoutLocked(ms int32) time.Duration {
 	return min(max(time.Duration(ms)*time.Millisecond, m.minTimeout), m.maxTimeout)
 }
 
-// bucket is the instant at which a session touched now expires: sessions expire in batches, at the first full tick
-// after their timeout, so each lasts up to one tick longer than promised, never less.
+// bucket is the instant at which a session touched now expires: sessions expire in batches, at the
+// first full tick after their timeout, so each lasts up to one tick longer than promised, never
+// less.
 func (s *Server) bucket(now time.Time, timeout time.Duration) time.Duration {
 	t := now.Sub(s.born).Truncate(time.Millisecond) + timeout
 	return (t/s.opt.tick + 1) * s.opt.tick
@@ -75,7 +79,8 @@ func (s *Server) touchLocked(id int64, timeout time.Duration) bool {
 	// The deadline depends on the latest touch only; a shorter timeout may advance it.
 	b := s.bucket(time.Now(), timeout)
 	if b < ss.expires {
-		defer s.poke() // the client reconnected with a shorter timeout: the clock may sleep too long
+		// the client reconnected with a shorter timeout: the clock may sleep too long
+		defer s.poke()
 	}
 	ss.expires = b
 	return true
@@ -83,7 +88,8 @@ func (s *Server) touchLocked(id int64, timeout time.Duration) bool {
 
 // openSessionLocked creates a session; like any write it takes a zxid.
 func (s *Server) openSessionLocked(c *conn, timeout time.Duration) *session {
-	ss := &session{id: s.nextSession, timeout: timeout, owner: c.member, conn: c, latest: c.number, requests: map[fault.Op]int{}}
+	ss := &session{id: s.nextSession, timeout: timeout, owner: c.member, conn: c, latest: c.number,
+		requests: map[fault.Op]int{}}
 	s.nextSession++
 	ss.expires = s.bucket(time.Now(), timeout)
 	s.sessions[ss.id] = ss
@@ -92,8 +98,9 @@ func (s *Server) openSessionLocked(c *conn, timeout time.Duration) *session {
 	return ss
 }
 
-// clock expires sessions and sweeps containers. It sleeps until the next instant at which anything can be due, so that
-// an idle server costs nothing and a synctest bubble can jump. Owned by the server; ends with s.done.
+// clock expires sessions and sweeps containers. It sleeps until the next instant at which anything
+// can be due, so that an idle server costs nothing and a synctest bubble can jump. Owned by the
+// server; ends with s.done.
 func (s *Server) clock() {
 	defer s.wg.Done()
 	timer := time.NewTimer(time.Hour)
@@ -120,7 +127,8 @@ func (s *Server) runDue() time.Duration {
 	now := time.Now()
 	at := now.Sub(s.born)
 	for _, ss := range s.sortedSessionsLocked() {
-		if ss.expires <= at { // all of a bucket, in the order of their ids, each in a transaction of its own
+		if ss.expires <= at {
+			// all of a bucket, in the order of their ids, each in a transaction of its own
 			s.log.Info("zktest: session expired", "session", ss.id)
 			s.endSessionLocked(s.leader, ss.id)
 		}
@@ -140,8 +148,8 @@ func (s *Server) runDue() time.Duration {
 	return max(wait, 0)
 }
 
-// StopClock keeps the ensemble from ending sessions and removing containers until StartClock, however much time passes,
-// as while there is no leader. Clients are still served.
+// StopClock keeps the ensemble from ending sessions and removing containers until StartClock,
+// however much time passes, as while there is no leader. Clients are still served.
 func (s *Server) StopClock() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 )
 
 func TestSessionExpiresAtTheFirstFullTickAfterItsTimeout(t *testing.T) {
-	for _, at := range []time.Duration{0, 1, 500, 1999, 2000, 2001, 3999} { // ms after the server's start
+	for _, at := range []time.Duration{0, 1, 500, 1999, 2000, 2001, 3999} {
+		// ms after the server's start
 		bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 			born := time.Now()
 			time.Sleep(at * time.Millisecond)
@@ -34,7 +35,8 @@ func TestSessionExpiresAtTheFirstFullTickAfterItsTimeout(t *testing.T) {
 
 func TestASessionsEphemeralsAreDeletedWithItInOneTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		c.ok(t, "a create /e1 m=e", "a create /e2 m=e", "a create /p", "a create /p/e3 m=e", "b ls / w", "b ls /p w")
+		c.ok(t, "a create /e1 m=e", "a create /e2 m=e", "a create /p", "a create /p/e3 m=e",
+			"b ls / w", "b ls /p w")
 		id, z := c.sessions["a"].id, s.Zxid()
 		require.NoError(t, s.Expire(id))
 		assert.Equal(t, z+1, s.Zxid())
@@ -66,8 +68,10 @@ func TestTicksBoundsAndClockAreOptions(t *testing.T) {
 		time.Sleep(61 * time.Millisecond)
 		synctest.Wait()
 		assert.Len(t, s.Sessions(), 1)
-	}, zktest.WithTick(10*time.Millisecond), zktest.WithSessionTimeouts(50*time.Millisecond, time.Minute))
-	for _, o := range []zktest.Option{zktest.WithTick(0), zktest.WithJuteMaxBuffer(1), zktest.WithSweepInterval(0),
+	}, zktest.WithTick(10*time.Millisecond),
+		zktest.WithSessionTimeouts(50*time.Millisecond, time.Minute))
+	for _, o := range []zktest.Option{zktest.WithTick(0), zktest.WithJuteMaxBuffer(1),
+		zktest.WithSweepInterval(0),
 		zktest.WithSessionTimeouts(2, 1), zktest.WithLogger(nil)} {
 		_, err := zktest.Start(o)
 		require.Error(t, err)
@@ -77,7 +81,8 @@ func TestTicksBoundsAndClockAreOptions(t *testing.T) {
 func TestContainersAndTTLNodesAreDeletedWhenTheirTimeIsUp(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		require.NoError(t, c.step("a connect t=40000"))
-		c.ok(t, "a createc /c m=c", "a createc /unused m=c", "a create /c/x", "a createttl /t m=t ttl=90000", "a delete /c/x")
+		c.ok(t, "a createc /c m=c", "a createc /unused m=c", "a create /c/x",
+			"a createttl /t m=t ttl=90000", "a delete /c/x")
 		live := func(d time.Duration) {
 			for range d / time.Second {
 				time.Sleep(time.Second)
@@ -99,8 +104,14 @@ func TestContainersAndTTLNodesAreDeletedWhenTheirTimeIsUp(t *testing.T) {
 
 func TestNoSessionExpiresWhileThereIsNoLeader(t *testing.T) {
 	for name, outage := range map[string]func(s *zktest.Server) (end func()){
-		"all members are down": func(s *zktest.Server) func() { s.Leader().Down(); return s.Leader().Up },
-		"the clock is stopped": func(s *zktest.Server) func() { s.StopClock(); return s.StartClock },
+		"all members are down": func(s *zktest.Server) func() {
+			s.Leader().Down()
+			return s.Leader().Up
+		},
+		"the clock is stopped": func(s *zktest.Server) func() {
+			s.StopClock()
+			return s.StartClock
+		},
 	} {
 		bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 			require.NoError(t, c.step("a connect t=5000"))

@@ -18,7 +18,8 @@ type Stat struct {
 	Pzxid                       int64
 }
 
-// ACL grants Perms (bits: read 1, write 2, create 4, delete 8, admin 16) to the identity that Scheme and ID name.
+// ACL grants Perms (bits: read 1, write 2, create 4, delete 8, admin 16) to the identity that
+// Scheme and ID name.
 type ACL struct {
 	Perms      int32
 	Scheme, ID string
@@ -49,8 +50,8 @@ type node struct {
 	ttl                 int64 // milliseconds
 }
 
-// stat derives the client's view. cversion counts changes of the list of children: every child created and deleted
-// counts twice, every existing one once.
+// stat derives the client's view. cversion counts changes of the list of children: every child
+// created and deleted counts twice, every existing one once.
 func (n *node) stat() Stat {
 	num := int32(len(n.children))
 	return Stat{
@@ -60,8 +61,8 @@ func (n *node) stat() Stat {
 	}
 }
 
-// tree is the state that transactions build. Every member has its own copy and applies the same transactions to it in
-// the same order, so a member can lag.
+// tree is the state that transactions build. Every member has its own copy and applies the same
+// transactions to it in the same order, so a member can lag.
 type tree struct {
 	nodes      map[string]*node // "" is a second name of the root, as in the real server
 	ephemerals map[int64]map[string]struct{}
@@ -81,8 +82,8 @@ func newTree() *tree {
 		ephemerals: map[int64]map[string]struct{}{},
 		expiring:   map[string]struct{}{},
 	}
-	// These four have all stats zero. /zookeeper and the root count children that no request created, so their cversion
-	// begins below zero.
+	// These four have all stats zero. /zookeeper and the root count children that no request
+	// created, so their cversion begins below zero.
 	root := &node{data: []byte{}, acl: openACL, children: map[string]struct{}{"zookeeper": {}}}
 	t.nodes["/"], t.nodes[""] = root, root
 	t.nodes["/zookeeper"] = &node{data: []byte{}, acl: openACL,
@@ -94,8 +95,9 @@ func newTree() *tree {
 
 // clone copies the tree for a new replica.
 func (t *tree) clone() *tree {
-	c := &tree{nodes: make(map[string]*node, len(t.nodes)), ephemerals: map[int64]map[string]struct{}{},
-		expiring: map[string]struct{}{}, zxid: t.zxid}
+	c := &tree{nodes: make(map[string]*node, len(t.nodes)),
+		ephemerals: map[int64]map[string]struct{}{},
+		expiring:   map[string]struct{}{}, zxid: t.zxid}
 	for p, n := range t.nodes {
 		m := *n
 		m.data = bytes.Clone(n.data)
@@ -118,7 +120,8 @@ func (t *tree) clone() *tree {
 	return c
 }
 
-// split returns a path's parent as the tree names it ("" for a child of the root) and its last component.
+// split returns a path's parent as the tree names it ("" for a child of the root) and its last
+// component.
 func split(p string) (parent, name string) {
 	i := strings.LastIndexByte(p, '/')
 	return p[:i], p[i+1:]
@@ -127,7 +130,8 @@ func split(p string) (parent, name string) {
 // fire gets every event that a mutation causes, with the ACL that decides which clients may get it.
 type fire func(path string, ev event, zxid int64, acl []ACL)
 
-// apply makes one mutation, which was checked before and cannot fail, and returns the stat it leaves behind.
+// apply makes one mutation, which was checked before and cannot fail, and returns the stat it
+// leaves behind.
 func (t *tree) apply(m *mutation, x *txn, f fire) Stat {
 	switch m.kind {
 	case mutCreate:
@@ -153,9 +157,9 @@ func (t *tree) apply(m *mutation, x *txn, f fire) Stat {
 func (t *tree) create(m *mutation, x *txn, f fire) Stat {
 	parent, name := split(m.path)
 	p := t.nodes[parent]
-	// The transaction carries the counter, so that replicas agree and the parts of a multi continue it. It only ever
-	// rises: so it stays at its largest value once a transaction brings the first negative one, and each later
-	// sequential child asks for the number 2147483647 again.
+	// The transaction carries the counter, so that replicas agree and the parts of a multi continue
+	// it. It only ever rises: so it stays at its largest value once a transaction brings the first
+	// negative one, and each later sequential child asks for the number 2147483647 again.
 	if m.creates > p.creates {
 		p.creates, p.pzxid = m.creates, x.zxid
 	}
@@ -163,8 +167,9 @@ func (t *tree) create(m *mutation, x *txn, f fire) Stat {
 		p.children = map[string]struct{}{}
 	}
 	p.children[name] = struct{}{}
-	n := &node{data: m.data, acl: m.acl, czxid: x.zxid, mzxid: x.zxid, pzxid: x.zxid, ctime: x.time, mtime: x.time,
-		kind: m.node, owner: m.owner, ttl: m.ttl}
+	n := &node{data: m.data, acl: m.acl, czxid: x.zxid, mzxid: x.zxid, pzxid: x.zxid, ctime: x.time,
+		mtime: x.time,
+		kind:  m.node, owner: m.owner, ttl: m.ttl}
 	t.nodes[m.path] = n
 	switch m.node {
 	case ephemeral:
@@ -175,8 +180,9 @@ func (t *tree) create(m *mutation, x *txn, f fire) Stat {
 	case container, ttlNode:
 		t.expiring[m.path] = struct{}{}
 	}
-	// The stat is that of this moment; later parts of the same multi may change the node again. The node's event comes
-	// before its parent's, and a client that may not read the parent gets no event of its list.
+	// The stat is that of this moment; later parts of the same multi may change the node again. The
+	// node's event comes before its parent's, and a client that may not read the parent gets no
+	// event of its list.
 	st := n.stat()
 	f(m.path, eventCreated, x.zxid, n.acl)
 	f(orRoot(parent), eventChildrenChanged, x.zxid, p.acl)
@@ -233,7 +239,8 @@ func (t *tree) below(path string) int32 {
 	return int32(min(n, math.MaxInt32))
 }
 
-// owned lists a session's ephemerals in the order of their creation, because their names may differ from run to run.
+// owned lists a session's ephemerals in the order of their creation, because their names may differ
+// from run to run.
 func (t *tree) owned(session int64) []string {
 	return slices.SortedFunc(maps.Keys(t.ephemerals[session]), func(a, b string) int {
 		if c := cmp.Compare(t.nodes[a].czxid, t.nodes[b].czxid); c != 0 {

@@ -9,10 +9,11 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// A write happens in two steps, as in ZooKeeper. Preparing checks it against the leader's state and turns it into a
-// transaction of mutations that cannot fail; committing applies that transaction to each member's replica. A multi
-// prepares its parts one after the other against what the earlier parts would leave behind, and commits them
-// together or not at all. A write that fails still is a transaction, an empty one, because it takes a zxid.
+// A write happens in two steps, as in ZooKeeper. Preparing checks it against the leader's state and
+// turns it into a transaction of mutations that cannot fail; committing applies that transaction to
+// each member's replica. A multi prepares its parts one after the other against what the earlier
+// parts would leave behind, and commits them together or not at all. A write that fails still is a
+// transaction, an empty one, because it takes a zxid.
 
 // mutKind is what a mutation does to the tree.
 type mutKind uint8
@@ -26,7 +27,8 @@ const (
 	mutSequence // only from the test itself
 )
 
-// mutation is one checked change of one znode. Replicas share it, so it does not change after its commit.
+// mutation is one checked change of one znode. Replicas share it, so it does not change after its
+// commit.
 type mutation struct {
 	kind    mutKind
 	op      fault.Op // selects the form of the result
@@ -58,7 +60,8 @@ type record struct {
 	kind              kind
 }
 
-// preparer checks the parts of one write. It exists for that write only and changes only its own records.
+// preparer checks the parts of one write. It exists for that write only and changes only its own
+// records.
 type preparer struct {
 	tree    *tree
 	session int64
@@ -115,7 +118,8 @@ func (p *preparer) setData(r *request) (mutation, fault.Code) {
 		return mutation{}, code
 	}
 	n.version = next(n.version) // in the record: a later part of the same multi sees it
-	return mutation{kind: mutSetData, op: r.op, path: r.path, data: r.data, version: n.version}, fault.CodeOK
+	return mutation{kind: mutSetData, op: r.op, path: r.path, data: r.data, version: n.version},
+		fault.CodeOK
 }
 
 func (p *preparer) setACL(r *request) (mutation, fault.Code) {
@@ -136,7 +140,8 @@ func (p *preparer) setACL(r *request) (mutation, fault.Code) {
 		return mutation{}, fault.CodeBadVersion
 	}
 	n.acl, n.aversion = acl, next(n.aversion) // a counter of its own: the version is of the data
-	return mutation{kind: mutSetACL, op: r.op, path: r.path, acl: acl, version: n.aversion}, fault.CodeOK
+	return mutation{kind: mutSetACL, op: r.op, path: r.path, acl: acl, version: n.aversion},
+		fault.CodeOK
 }
 
 func (p *preparer) check(r *request) (mutation, fault.Code) {
@@ -162,7 +167,8 @@ func (p *preparer) fixACL(r *request) ([]ACL, fault.Code) {
 	return fixACL(r.acl, p.ids, p.sasl)
 }
 
-// reach checks that the node exists and has the version that the request names, and that the client has the permission.
+// reach checks that the node exists and has the version that the request names, and that the client
+// has the permission.
 func (p *preparer) reach(n *record, r *request) fault.Code {
 	switch {
 	case n == nil:
@@ -175,7 +181,8 @@ func (p *preparer) reach(n *record, r *request) fault.Code {
 	return fault.CodeOK
 }
 
-// next is the version after v. It may become -1, which no client can then name: the 3.8 server does the same.
+// next is the version after v. It may become -1, which no client can then name: the 3.8 server does
+// the same.
 func next(v int32) int32 { return v + 1 }
 
 // The create modes, as the flags of a create request number them.
@@ -191,9 +198,9 @@ const (
 
 const maxTTL = 1<<40 - 1 // milliseconds; five bytes of the owner field hold it
 
-// create checks, in this order: the mode, the path's form, the ACL, the parent, the name with its number, that the name
-// is free, and that the parent is no ephemeral. The operation createContainer needs no flag; a flag alone makes a
-// container only inside a multi.
+// create checks, in this order: the mode, the path's form, the ACL, the parent, the name with its
+// number, that the name is free, and that the parent is no ephemeral. The operation createContainer
+// needs no flag; a flag alone makes a container only inside a multi.
 func (p *preparer) create(r *request) (mutation, fault.Code) {
 	none := mutation{}
 	if r.flags < modePersistent || r.flags > modeTTLSequential {
@@ -220,7 +227,8 @@ func (p *preparer) create(r *request) (mutation, fault.Code) {
 		return none, fault.CodeNoAuth
 	}
 	path := r.path
-	if r.flags == modeSequential || r.flags == modeEphemeralSequential || r.flags == modeTTLSequential {
+	if r.flags == modeSequential || r.flags == modeEphemeralSequential ||
+		r.flags == modeTTLSequential {
 		path += sequence(parent.creates)
 	}
 	switch {
@@ -232,7 +240,8 @@ func (p *preparer) create(r *request) (mutation, fault.Code) {
 		return none, fault.CodeNoChildrenForEphemerals
 	}
 	// The operation decides first which kind of node it becomes, then the flags.
-	m := mutation{kind: mutCreate, op: r.op, path: path, data: r.data, acl: acl, creates: parent.creates + 1}
+	m := mutation{kind: mutCreate, op: r.op, path: path, data: r.data, acl: acl,
+		creates: parent.creates + 1}
 	switch {
 	case r.op == fault.OpCreateContainer:
 		m.node = container
@@ -241,18 +250,20 @@ func (p *preparer) create(r *request) (mutation, fault.Code) {
 	case r.flags == modeEphemeral || r.flags == modeEphemeralSequential:
 		m.node, m.owner = ephemeral, p.session
 	}
-	// Only in the record, and there the counter does wrap: so a multi that crosses the end shows the numbers beyond it.
+	// Only in the record, and there the counter does wrap: so a multi that crosses the end shows
+	// the numbers beyond it.
 	parent.creates++
 	parent.children++
 	p.over[path] = &record{acl: acl, kind: m.node}
 	return m, fault.CodeOK
 }
 
-// sequence is the suffix of a sequential node's name: ten digits, or a minus sign and nine once the counter wrapped.
+// sequence is the suffix of a sequential node's name: ten digits, or a minus sign and nine once the
+// counter wrapped.
 func sequence(n int32) string { return fmt.Sprintf("%010d", n) }
 
-// deleteContainer is what servers send to themselves. For a client's, 3.8 never finds the path; later versions carry it
-// out without checking a permission.
+// deleteContainer is what servers send to themselves. For a client's, 3.8 never finds the path;
+// later versions carry it out without checking a permission.
 func (p *preparer) deleteContainer(r *request) (mutation, fault.Code) {
 	parentPath, ok := parentOf(r.path)
 	if !p.dialect.deletesContainers || !ok {
@@ -289,7 +300,8 @@ func (p *preparer) delete(r *request) (mutation, fault.Code) {
 	switch {
 	case n == nil:
 		return mutation{}, fault.CodeNoNode
-	case r.version != -1 && r.version != n.version: // -1 is any version, and the only special number
+	case r.version != -1 && r.version != n.version:
+		// -1 is any version, and the only special number
 		return mutation{}, fault.CodeBadVersion
 	case n.children > 0:
 		return mutation{}, fault.CodeNotEmpty
@@ -299,15 +311,18 @@ func (p *preparer) delete(r *request) (mutation, fault.Code) {
 	return mutation{kind: mutDelete, op: r.op, path: r.path}, fault.CodeOK
 }
 
-// preparerLocked reads the leader's state, whichever member the client is connected to: the leader orders writes.
+// preparerLocked reads the leader's state, whichever member the client is connected to: the leader
+// orders writes.
 func (s *Server) preparerLocked(session int64, ids []identity) *preparer {
-	return &preparer{tree: s.leader.tree, session: session, ids: ids, sasl: len(s.opt.saslUsers) > 0, dialect: s.opt.dialect,
+	return &preparer{tree: s.leader.tree, session: session, ids: ids,
+		sasl: len(s.opt.saslUsers) > 0, dialect: s.opt.dialect,
 		over: map[string]*record{}, overlaps: s.overlaps}
 }
 
-// commitLocked gives the transaction its zxid and passes it to every member: at once to the requesting one, which
-// cannot answer before it knows the outcome, and to the others as far as their lag allows. It returns the stats that
-// the mutations left in the requesting member's replica.
+// commitLocked gives the transaction its zxid and passes it to every member: at once to the
+// requesting one, which cannot answer before it knows the outcome, and to the others as far as
+// their lag allows. It returns the stats that the mutations left in the requesting member's
+// replica.
 func (s *Server) commitLocked(at *Member, muts []mutation, ended int64) []Stat {
 	s.zxid++
 	x := &txn{zxid: s.zxid, time: time.Now().UnixMilli(), muts: muts, ended: ended}
@@ -331,7 +346,8 @@ func (s *Server) commitLocked(at *Member, muts []mutation, ended int64) []Stat {
 	return stats
 }
 
-// endSessionLocked closes a session for good: the one transaction that ends it deletes its ephemerals.
+// endSessionLocked closes a session for good: the one transaction that ends it deletes its
+// ephemerals.
 func (s *Server) endSessionLocked(at *Member, id int64) {
 	// Removed from the table first: what its deletions trigger must not find it alive.
 	delete(s.sessions, id)
@@ -343,8 +359,10 @@ func (s *Server) endSessionLocked(at *Member, id int64) {
 	}
 	s.commitLocked(at, muts, id)
 	if limit := 2 * s.opt.maxPacket; list > limit {
-		s.failLocked(fmt.Errorf("zktest: the ensemble has failed: session %#x ended with %d ephemerals, a list of %d bytes; "+
-			"servers read no transaction longer than %d, on the wire and in their logs", id, len(muts), list, limit))
+		s.failLocked(
+			fmt.Errorf(
+				"zktest: the ensemble has failed: session %#x ended with %d ephemerals, a list of %d bytes; "+
+					"servers read no transaction longer than %d, on the wire and in their logs", id, len(muts), list, limit))
 	}
 }
 
@@ -362,15 +380,16 @@ func (s *Server) failLocked(why error) {
 	s.changedLocked()
 }
 
-// sweepLocked deletes the containers and TTL nodes that are due. A container that never had a child stays, because
-// otherwise it could be deleted between its creation and its first child.
+// sweepLocked deletes the containers and TTL nodes that are due. A container that never had a child
+// stays, because otherwise it could be deleted between its creation and its first child.
 func (s *Server) sweepLocked(now time.Time) {
 	t := s.leader.tree
 	var gone []string
 	for p := range t.expiring {
 		n := t.nodes[p]
 		idle := now.UnixMilli() - n.mtime
-		if len(n.children) == 0 && (n.kind == container && n.creates > 0 || n.kind == ttlNode && idle > n.ttl) {
+		if len(n.children) == 0 &&
+			(n.kind == container && n.creates > 0 || n.kind == ttlNode && idle > n.ttl) {
 			gone = append(gone, p)
 		}
 	}

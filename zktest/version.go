@@ -5,7 +5,8 @@ import "github.com/zklock/locker/zktest/fault"
 // Version is a line of releases whose behaviour the server can reproduce.
 type Version string
 
-// The versions of ZooKeeper that the server speaks: its behaviour is compared with real servers of both.
+// The versions of ZooKeeper that the server speaks: its behaviour is compared with real servers of
+// both.
 const (
 	Version38 Version = "3.8" // as Debian packages 3.8.0: events need READ, exists does not
 	Version39 Version = "3.9" // 3.9.2 and later: exists needs READ, and events carry their zxid
@@ -21,17 +22,20 @@ type dialect struct {
 	// zxidInEvents sends the zxid of the change with its events.
 	zxidInEvents bool
 
-	// oneModePerWatch keeps one watch per connection, path and table, in the mode of the latest call. Without it,
-	// plain, persistent and recursive watches coexist, and checkWatches and removeWatches distinguish them.
+	// oneModePerWatch keeps one watch per connection, path and table, in the mode of the latest
+	// call. Without it, plain, persistent and recursive watches coexist, and checkWatches and
+	// removeWatches distinguish them.
 	oneModePerWatch bool
 
 	// checkAlone serves a check outside of a multi, and sends no reply if it succeeds.
 	checkAlone bool
 
-	// modeDecidesPart says that the mode alone decides which create a part of a multi is, and so its answer.
+	// modeDecidesPart says that the mode alone decides which create a part of a multi is, and so
+	// its answer.
 	modeDecidesPart bool
 
-	// zxidBeforeBody says that writes take their zxid before their body is read. Otherwise only a multi does.
+	// zxidBeforeBody says that writes take their zxid before their body is read. Otherwise only a
+	// multi does.
 	zxidBeforeBody bool
 
 	// deletesContainers carries out a client's deleteContainer, without checking a permission.
@@ -54,8 +58,8 @@ var dialects = map[Version]*dialect{
 	},
 }
 
-// serves says whether a request of this type is carried out. Others are answered "unimplemented", which ends the
-// client's connection.
+// serves says whether a request of this type is carried out. Others are answered "unimplemented",
+// which ends the client's connection.
 func (d *dialect) serves(r *request) bool {
 	return r.serve != nil && (r.op != fault.OpCheck || d.checkAlone)
 }

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Watches belong to connections, not to sessions: a client that reconnects sets its own again (setWatches). Each member
-// keeps two tables, one for the watches of exists and getData, one for those of getChildren, and searches them in a
-// fixed order at each change of its tree. All of this runs under the server's lock; what is sent is only appended to
-// outboxes.
+// Watches belong to connections, not to sessions: a client that reconnects sets its own again
+// (setWatches). Each member keeps two tables, one for the watches of exists and getData, one for
+// those of getChildren, and searches them in a fixed order at each change of its tree. All of this
+// runs under the server's lock; what is sent is only appended to outboxes.
 
 // event is what happened to a znode, as its number on the wire.
 type event int32
@@ -21,27 +21,32 @@ const (
 	eventChildrenChanged event = 4
 )
 
-// watchMode is how a watch behaves when it fires: one bit each, since a connection may have several on one path.
+// watchMode is how a watch behaves when it fires: one bit each, since a connection may have several
+// on one path.
 type watchMode uint8
 
 const (
 	watchOnce       watchMode = 1 << iota
 	watchPersistent           // stays when it fires
-	watchRecursive            // stays, and covers all descendants; gets no events of changed lists of children
+	// stays, and covers all descendants; gets no events of changed lists of children
+	watchRecursive
 )
 
-// watchTable is one of a member's two: dataWatches and childWatches. In 3.8 a connection has one watch per path in
-// each, and the mode of the latest call replaces the previous one, even if that turns a persistent watch into a
-// one-shot one. Since 3.9 the modes coexist.
+// watchTable is one of a member's two: dataWatches and childWatches. In 3.8 a connection has one
+// watch per path in each, and the mode of the latest call replaces the previous one, even if that
+// turns a persistent watch into a one-shot one. Since 3.9 the modes coexist.
 type watchTable struct {
-	byPath    map[string]map[*conn]watchMode
-	byConn    map[*conn]map[string]struct{} // keeps an empty entry for a connection whose watches have all fired
-	recursive int                           // number of recursive watches: without any, no walk up the path
-	replaces  bool                          // dialect.oneModePerWatch
+	byPath map[string]map[*conn]watchMode
+	// keeps an empty entry for a connection whose watches have all fired
+	byConn map[*conn]map[string]struct{}
+	// number of recursive watches: without any, no walk up the path
+	recursive int
+	replaces  bool // dialect.oneModePerWatch
 }
 
 func newWatchTable(d *dialect) *watchTable {
-	return &watchTable{byPath: map[string]map[*conn]watchMode{}, byConn: map[*conn]map[string]struct{}{},
+	return &watchTable{byPath: map[string]map[*conn]watchMode{},
+		byConn:   map[*conn]map[string]struct{}{},
 		replaces: d.oneModePerWatch}
 }
 
@@ -64,19 +69,22 @@ func (w *watchTable) add(c *conn, path string, mode watchMode) {
 
 // set changes the mode of a watch.
 func (w *watchTable) set(c *conn, path string, mode watchMode) {
-	w.count(w.byPath[path][c], -1) // of the replaced mode; if there was no watch, the mode is none, and nothing is counted
+	// of the replaced mode; if there was no watch, the mode is none, and nothing is counted
+	w.count(w.byPath[path][c], -1)
 	w.byPath[path][c] = mode
 	w.count(mode, 1)
 }
 
-// count maintains the number of recursive watches, which spares nearly every event a walk up its path.
+// count maintains the number of recursive watches, which spares nearly every event a walk up its
+// path.
 func (w *watchTable) count(m watchMode, d int) {
 	if m&watchRecursive != 0 {
 		w.recursive += d
 	}
 }
 
-// remove removes a watch, as far as it has the given modes, and reports whether it existed. 3.8 ignores the modes.
+// remove removes a watch, as far as it has the given modes, and reports whether it existed. 3.8
+// ignores the modes.
 func (w *watchTable) remove(c *conn, path string, modes watchMode) bool {
 	mode, ok := w.byPath[path][c]
 	if !ok || !w.replaces && mode&modes == 0 {
@@ -125,16 +133,16 @@ func (w *watchTable) size() int {
 	return n
 }
 
-// fire returns the connections that get an event, and removes the one-shot watches. The order is that of the
-// connections' arrival, so that a run can be repeated.
+// fire returns the connections that get an event, and removes the one-shot watches. The order is
+// that of the connections' arrival, so that a run can be repeated.
 func (w *watchTable) fire(path string, ev event) []*conn {
 	var hear []*conn
 	for at, top := path, true; ; top = false {
 		for c, mode := range w.byPath[at] {
 			switch {
 			case mode == watchRecursive || mode&watchRecursive != 0 && !top:
-				// A recursive watch reports the child itself; an event of the parent's changed list would report the
-				// same twice.
+				// A recursive watch reports the child itself; an event of the parent's changed list
+				// would report the same twice.
 				if ev != eventChildrenChanged {
 					hear = append(hear, c)
 				}
@@ -158,9 +166,12 @@ func (w *watchTable) fire(path string, ev event) []*conn {
 	return slices.Compact(hear)
 }
 
-// notifyLocked sends an event to the connections whose clients may read the node. The others' watches are consumed
-// without an event. (Later versions do the same, and so does 3.8.0 as Debian packages it.)
-func (m *Member) notifyLocked(hear []*conn, path string, ev event, zxid int64, acl []ACL, except []*conn) {
+// notifyLocked sends an event to the connections whose clients may read the node. The others'
+// watches are consumed without an event. (Later versions do the same, and so does 3.8.0 as Debian
+// packages it.)
+func (m *Member) notifyLocked(
+	hear []*conn, path string, ev event, zxid int64, acl []ACL, except []*conn,
+) {
 	for _, c := range hear {
 		if slices.Contains(except, c) || !allowed(acl, PermRead, c.ids) {
 			continue
@@ -169,8 +180,8 @@ func (m *Member) notifyLocked(hear []*conn, path string, ev event, zxid int64, a
 	}
 }
 
-// eventLocked is what a tree calls for each change. A connection gets a deletion once, even if both tables have a watch
-// of it.
+// eventLocked is what a tree calls for each change. A connection gets a deletion once, even if both
+// tables have a watch of it.
 func (m *Member) eventLocked(path string, ev event, zxid int64, acl []ACL) {
 	switch ev {
 	case eventCreated, eventDataChanged:
@@ -185,7 +196,8 @@ func (m *Member) eventLocked(path string, ev event, zxid int64, acl []ACL) {
 	}
 }
 
-// setWatchesLocked restores a reconnected client's watches, and sends at once the events that it missed.
+// setWatchesLocked restores a reconnected client's watches, and sends at once the events that it
+// missed.
 func (m *Member) setWatchesLocked(c *conn, r *request) {
 	for _, p := range r.lists[0] {
 		switch n := m.tree.nodes[p]; { // the client had seen the node exist
@@ -214,7 +226,8 @@ func (m *Member) setWatchesLocked(c *conn, r *request) {
 			m.childWatches.add(c, p, watchOnce)
 		}
 	}
-	// The events that persistent watches have missed cannot be listed one by one: the client reads for itself.
+	// The events that persistent watches have missed cannot be listed one by one: the client reads
+	// for itself.
 	for i, mode := range []watchMode{watchPersistent, watchRecursive} {
 		for _, p := range r.lists[3+i] {
 			m.addWatchLocked(c, p, mode)
@@ -222,7 +235,8 @@ func (m *Member) setWatchesLocked(c *conn, r *request) {
 	}
 }
 
-// addWatchLocked sets a persistent watch, in both tables; 3.9 leaves a recursive one out of that of children.
+// addWatchLocked sets a persistent watch, in both tables; 3.9 leaves a recursive one out of that of
+// children.
 func (m *Member) addWatchLocked(c *conn, path string, mode watchMode) {
 	m.dataWatches.add(c, path, mode)
 	if mode != watchRecursive || m.s.opt.dialect.oneModePerWatch {

@@ -8,9 +8,9 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// The wire format is Hadoop's old "jute": big-endian integers, and strings, buffers and vectors after a 32-bit length,
-// where -1 stands for null. This codec is written from that description alone and shares nothing with any client, so
-// that client and server cannot agree on a mistake.
+// The wire format is Hadoop's old "jute": big-endian integers, and strings, buffers and vectors
+// after a 32-bit length, where -1 stands for null. This codec is written from that description
+// alone and shares nothing with any client, so that client and server cannot agree on a mistake.
 
 var (
 	errShort  = errors.New("zktest: record ends early")
@@ -18,13 +18,15 @@ var (
 	errNull   = errors.New("zktest: null where a value is needed")
 )
 
-// decoder reads one record. The first error sticks and later reads return zero values, so that callers check once.
+// decoder reads one record. The first error sticks and later reads return zero values, so that
+// callers check once.
 type decoder struct {
 	b   []byte
 	err error
 }
 
-// fail keeps the first error, and discards the rest of the record so that nothing is read from the middle of it.
+// fail keeps the first error, and discards the rest of the record so that nothing is read from the
+// middle of it.
 func (d *decoder) fail(err error) {
 	if d.err == nil {
 		d.err = err
@@ -63,7 +65,8 @@ func (d *decoder) bool() bool {
 	return v != nil && v[0] != 0
 }
 
-// buffer reads bytes after a length; null is nil, empty is not. The result is a copy: it outlives the frame.
+// buffer reads bytes after a length; null is nil, empty is not. The result is a copy: it outlives
+// the frame.
 func (d *decoder) buffer() []byte {
 	n := d.int32()
 	if d.err != nil || n == -1 {
@@ -100,8 +103,8 @@ func (d *decoder) str() string {
 	return *s
 }
 
-// vector calls each once per element. A negative length is an empty vector except for -1, which is null; the loop ends
-// at the first error, so that a length of two billion costs nothing.
+// vector calls each once per element. A negative length is an empty vector except for -1, which is
+// null; the loop ends at the first error, so that a length of two billion costs nothing.
 func (d *decoder) vector(each func()) (null bool) {
 	// The length allocates nothing: the elements must be present first.
 	n := d.int32()
@@ -111,7 +114,8 @@ func (d *decoder) vector(each func()) (null bool) {
 	return n == -1
 }
 
-// strs reads a vector of strings. Null is an error here: every request that has one iterates over it.
+// strs reads a vector of strings. Null is an error here: every request that has one iterates over
+// it.
 func (d *decoder) strs() []string {
 	var v []string
 	if d.vector(func() { v = append(v, d.str()) }) {
@@ -120,7 +124,8 @@ func (d *decoder) strs() []string {
 	return v
 }
 
-// encoder appends one record. It cannot fail: all lengths fit, because everything once arrived in a frame.
+// encoder appends one record. It cannot fail: all lengths fit, because everything once arrived in a
+// frame.
 type encoder struct{ b []byte }
 
 // int32 and the methods below append one field each, in the order of the record.
@@ -190,5 +195,6 @@ func (e *encoder) header(xid int32, zxid int64, code fault.Code) {
 
 // frame prefixes a payload with its length.
 func frame(payload []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(payload)), uint32(len(payload))), payload...)
+	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(payload)),
+		uint32(len(payload))), payload...)
 }

@@ -6,10 +6,12 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// Every write gets a zxid, whether it succeeds or not, and its reply carries that zxid: clients take the zxid of a
-// create as the czxid of their node. The few exceptions below are the real server's own.
+// Every write gets a zxid, whether it succeeds or not, and its reply carries that zxid: clients
+// take the zxid of a create as the czxid of their node. The few exceptions below are the real
+// server's own.
 
-// writeOne carries out a write that is no multi: prepare, commit, answer. A write that fails also takes a zxid.
+// writeOne carries out a write that is no multi: prepare, commit, answer. A write that fails also
+// takes a zxid.
 func (c *conn) writeOne(r *request) answer {
 	s := c.s
 	if r.err != nil && (r.op != fault.OpDeleteContainer || s.opt.dialect.deletesContainers) {
@@ -34,7 +36,8 @@ func (c *conn) writeOne(r *request) answer {
 	})
 }
 
-// encodePath, encodePathAndStat and encodeStat are the bodies of writes' replies, and of their results in a multi's.
+// encodePath, encodePathAndStat and encodeStat are the bodies of writes' replies, and of their
+// results in a multi's.
 func encodePath(e *encoder, m *mutation, _ *Stat) { e.str(m.path) }
 
 func encodePathAndStat(e *encoder, m *mutation, st *Stat) {
@@ -46,16 +49,19 @@ func encodeStat(e *encoder, _ *mutation, st *Stat) { e.stat(st) }
 
 // closeSession is the client's own end of its session.
 func (c *conn) closeSession(*request) answer {
-	c.closing = true // this connection still gets its reply; the session's others are closed at once
-	// Its own watches fire for its own ephemerals, before the reply: the client may still be reading.
+	// this connection still gets its reply; the session's others are closed at once
+	c.closing = true
+	// Its own watches fire for its own ephemerals, before the reply: the client may still be
+	// reading.
 	c.s.endSessionLocked(c.member, c.session)
 	a := c.ok(nil)
 	a.end = true
 	return a
 }
 
-// multi prepares the parts one by one and commits all or none. When one fails, the parts before it get "ok", the failed
-// one its own code, and those after it "runtime inconsistency"; the reply as a whole says ok.
+// multi prepares the parts one by one and commits all or none. When one fails, the parts before it
+// get "ok", the failed one its own code, and those after it "runtime inconsistency"; the reply as a
+// whole says ok.
 func (c *conn) multi(r *request) answer {
 	s := c.s
 	noPath := slices.ContainsFunc(r.parts, func(p request) bool { return p.noPath })
@@ -69,21 +75,25 @@ func (c *conn) multi(r *request) answer {
 		return c.result(fault.CodeMarshallingError, nil)
 	}
 	muts, failed, why := s.preparePartsLocked(c, r.parts)
-	// One transaction and one zxid for all parts; the watches of all of them fire before the reply, part by part.
+	// One transaction and one zxid for all parts; the watches of all of them fire before the reply,
+	// part by part.
 	stats := s.commitLocked(c.member, muts, 0)
 	switch why {
 	case fault.CodeOK:
 		return c.ok(func(e *encoder) { encodeResults(e, muts, stats) })
-	case fault.CodeMarshallingError: // not a failure of the part: the handler aborts the whole multi
+	case fault.CodeMarshallingError:
+		// not a failure of the part: the handler aborts the whole multi
 		return c.result(why, nil)
 	}
 	return c.ok(func(e *encoder) { encodeFailure(e, len(r.parts), failed, why) })
 }
 
-// preparePartsLocked prepares the parts of a multi: each is checked against the state that the earlier parts would
-// leave. If one fails there are no mutations: the preparer's records, and with them the earlier parts' changes, are
-// discarded.
-func (s *Server) preparePartsLocked(c *conn, parts []request) (muts []mutation, failed int, why fault.Code) {
+// preparePartsLocked prepares the parts of a multi: each is checked against the state that the
+// earlier parts would leave. If one fails there are no mutations: the preparer's records, and with
+// them the earlier parts' changes, are discarded.
+func (s *Server) preparePartsLocked(
+	c *conn, parts []request,
+) (muts []mutation, failed int, why fault.Code) {
 	p := s.preparerLocked(c.session, c.ids)
 	for i := range parts {
 		part := parts[i]
@@ -99,13 +109,15 @@ func (s *Server) preparePartsLocked(c *conn, parts []request) (muts []mutation, 
 	return muts, -1, fault.CodeOK
 }
 
-// normalize gives a part of a multi the type that the real server gives it: the mode makes a create a container, and
-// for some versions the mode alone decides. Those fail on a TTL mode without a TTL, the others on a missing mode.
+// normalize gives a part of a multi the type that the real server gives it: the mode makes a create
+// a container, and for some versions the mode alone decides. Those fail on a TTL mode without a
+// TTL, the others on a missing mode.
 func (r *request) normalize(d *dialect) bool {
 	withTTL := r.flags == modeTTL || r.flags == modeTTLSequential
 	switch r.op {
 	case fault.OpCreate, fault.OpCreate2, fault.OpCreateContainer:
-		if withTTL || !d.modeDecidesPart && (r.flags < modePersistent || r.flags > modeTTLSequential) {
+		if withTTL || !d.modeDecidesPart &&
+			(r.flags < modePersistent || r.flags > modeTTLSequential) {
 			return false
 		}
 	case fault.OpCreateTTL:
@@ -133,7 +145,8 @@ func encodePartHeader(e *encoder, op fault.Op, done bool, code fault.Code) {
 	e.int32(int32(code))
 }
 
-// encodeResults writes the parts' results. ZooKeeper calls all creates that answer with a stat create2.
+// encodeResults writes the parts' results. ZooKeeper calls all creates that answer with a stat
+// create2.
 func encodeResults(e *encoder, muts []mutation, stats []Stat) {
 	for i := range muts {
 		op := muts[i].op
