@@ -240,9 +240,9 @@ func (a *acquisition) end(as phase, cause error) bool {
 func (a *acquisition) tellLost(cause error) {
 	defer a.c.ends.Done()
 	a.ticket.Lose(cause) // no other call of this process gets it
-	event := "lock lost, and the context of its work has ended"
+	event := "lock lost: its context has ended"
 	if a.info.Kind == KindElection {
-		event = "leadership lost, and the context of its work has ended"
+		event = "leadership lost: its context has ended"
 	}
 	level := slog.LevelWarn
 	if errors.Is(cause, ErrClosed) {

@@ -44,7 +44,7 @@ var journalLines = map[string]string{
 	"acquired":             "DEBUG zklock: lock acquired",
 	"failed":               "DEBUG zklock: lock not acquired",
 	"released":             "DEBUG zklock: lock released",
-	"lost":                 "WARN zklock: lock lost, and the context of its work has ended",
+	"lost":                 "WARN zklock: lock lost: its context has ended",
 	"retried":              "DEBUG zklock: lock step retried",
 }
 
@@ -52,7 +52,7 @@ var journalLines = map[string]string{
 var electionLines = map[string]string{
 	"acquired": "INFO zklock: leadership won",
 	"released": "INFO zklock: leadership given up",
-	"lost":     "WARN zklock: leadership lost, and the context of its work has ended",
+	"lost":     "WARN zklock: leadership lost: its context has ended",
 }
 
 // told checks the hooks' calls since the last check, in order, and that the log has the same.

@@ -89,8 +89,9 @@ func (j *Job) Once(
 //
 // So hosts that start the job at one tick of their clocks run it once, however long the run or the
 // wait takes. All times are the ensemble's: a call's is when it queued, or queued again after its
-// session ended. So make d less than the period that you mean: 20 h for a nightly job. A run
-// recorded while that clock was ahead counts until d after its time: see ForgetLast.
+// session ended. So make d less than the period that you mean, by more than the starts vary, and
+// more than the hosts' starts lie apart: three quarters, 18 h for a nightly job, leave room on both
+// sides. A run recorded while that clock was ahead counts until d after its time: see ForgetLast.
 func (j *Job) Every(
 	ctx context.Context, d time.Duration, fn func(ctx context.Context) error,
 ) (JobRun, error) {

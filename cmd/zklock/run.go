@@ -23,8 +23,8 @@ When the lock is about to be lost the group gets SIGTERM, and SIGKILL before ano
 happens when zklock itself is killed. See zklock help safety.
 
 When many hosts start a job, a lock alone does not stop a host whose clock is late from running it again. With --once-per
-KEY, a date for example, the command runs unless it has been run for that key; with --every 20h, unless the last run began
-less than 20 h ago, by the ensemble's clock. The record of the runs is kept beside the lock, at PATH.done. If the job was run
+KEY, a date for example, the command runs unless it has been run for that key; with --every 18h, unless the last run began
+less than 18 h ago, by the ensemble's clock. The record of the runs is kept beside the lock, at PATH.done. If the job was run
 already, zklock ends with 0 at once and says so on a terminal only, so that cron sends no mail.
 
 A run counts when the command has ended with 0; with --at-most-once it counts from its start, so that a run that fails or
@@ -39,7 +39,7 @@ count.
   zklock run --shared /locks/config -- ./read-config.sh           # together with other readers …
   zklock run --exclusive /locks/config -- ./write-config.sh       # … and not with a writer
   zklock run --once-per "$(date -u +%F)" /locks/nightly-report -- ./report.sh  # on all hosts, by cron
-  zklock run --every 20h /locks/nightly-report -- ./report.sh
+  zklock run --every 18h /locks/nightly-report -- ./report.sh
   zklock run -n 2 --of 5 /locks/converters -- ./convert.sh big.mp4 # 2 of 5 permits
   zklock run /locks/deploy -- sh -c 'echo "token $ZKLOCK_TOKEN" && ./deploy.sh'`,
 		Args:              pathAndCommand,

@@ -76,7 +76,10 @@ func TestScenario97_ALateUnlockDoesNotReleaseTheSuccessorsLock(t *testing.T) {
 	require.ErrorIs(t, s.RenewLockLease(t.Context(), "n", time.Minute), zklock.ErrLost)
 
 	require.NoError(t, s.Lock(t.Context(), "n"))
+	require.ErrorIs(t, s.RenewLockLease(t.Context(), "n", time.Minute), zklock.ErrLost,
+		"the first one, which still works, must hear of it")
 	require.ErrorIs(t, s.Unlock(t.Context(), "n"), zklock.ErrLost, "the first one's")
+	require.NoError(t, s.RenewLockLease(t.Context(), "n", time.Minute))
 	require.Len(t, locktest.Children(t, c, zklock.KeyPath("/certificates", "n")), 1)
 	require.NoError(t, s.Unlock(t.Context(), "n"))
 }

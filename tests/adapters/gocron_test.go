@@ -15,6 +15,7 @@ import (
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/lockfor"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 var (
@@ -191,4 +192,30 @@ func TestScenario97_TheElectorFollowsTheElection(t *testing.T) {
 	require.Error(t, second.IsLeader(t.Context()))
 	first.Close()
 	require.Empty(t, srv.Children("/leader"))
+}
+
+// Scenario 97: an elector that can't come to lead says so, and one that only waits longer than
+// WithMaxWait goes on.
+func TestScenario97_AnElectorSaysWhyItCampaignsNoMore(t *testing.T) {
+	srv := zktest.Run(t)
+	leader := lockfor.Elector(locktest.Dial(t, srv).Election("/leader"))
+	eventually(t, "leads", func() bool { return leader.IsLeader(t.Context()) == nil })
+
+	c := locktest.Dial(t, srv)
+	impatient := lockfor.Elector(c.Election("/leader", zklock.WithMaxWait(20*time.Millisecond)))
+	before := srv.Requests()[fault.OpDelete]
+	eventually(t, "waits again and again", func() bool {
+		return srv.Requests()[fault.OpDelete] > before+2
+	})
+	leader.Close()
+	eventually(t, "leads", func() bool { return impatient.IsLeader(t.Context()) == nil })
+
+	require.NoError(t, c.Close())
+	select {
+	case <-impatient.Done():
+	case <-time.After(patience):
+		require.Fail(t, "the campaign goes on")
+	}
+	require.ErrorIs(t, impatient.IsLeader(t.Context()), zklock.ErrClosed)
+	impatient.Close()
 }

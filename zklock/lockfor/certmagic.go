@@ -3,7 +3,6 @@ package lockfor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/zklock/locker/zklock"
@@ -62,19 +61,17 @@ func (l *CertmagicLocker) TryLock(ctx context.Context, name string) (bool, error
 	return true, nil
 }
 
-// Unlock releases the lock of the name, even if its context has ended. Errors are those of
+// Unlock releases the lock of the name, even if its context has ended. Call it once for each Lock
+// and each TryLock that returned true, also if the lock was lost. Errors are those of
 // zklock.Hold.Unlock, and ErrNotLocked.
 func (l *CertmagicLocker) Unlock(_ context.Context, name string) error {
 	return l.holds.unlock(name)
 }
 
 // RenewLockLease returns nil if the name is still locked: the client renews a lock's lease by
-// itself for as long as it is held. It returns the cause of the loss if it is not, or ErrNotLocked.
-// certmagic then gives up the attempt to get a certificate.
+// itself for as long as it is held. If the name is not locked any more it returns the cause of the
+// loss, or ErrNotLocked, and certmagic gives up the attempt to get a certificate. If two calls of
+// this process have locked the name, of which one has lost it, both get that error.
 func (l *CertmagicLocker) RenewLockLease(_ context.Context, name string, _ time.Duration) error {
-	hold := l.holds.latest(name)
-	if hold == nil {
-		return fmt.Errorf("%w: %s", ErrNotLocked, name)
-	}
-	return hold.Err()
+	return l.holds.err(name)
 }

@@ -3,5 +3,6 @@
 // interfaces want, and use nothing but package zklock, so none of these libraries is required.
 //
 // Where you can, wrap your work in Mutex.Do, Job.Once or Job.Every instead: the work then has a
-// context that ends when the lock is lost. None of the interfaces here can tell it so.
+// context that ends when the lock is lost. With the interfaces here it has none. Only certmagic
+// asks, now and then, whether it still has the lock: see CertmagicLocker.RenewLockLease.
 package lockfor

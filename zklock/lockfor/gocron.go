@@ -33,9 +33,14 @@ type GocronLocker[L any] struct {
 //			gocron.AfterJobRunsWithError(func(_ uuid.UUID, name string, _ error) { locker.Failed(name) }),
 //			gocron.AfterJobRunsWithPanic(func(_ uuid.UUID, name string, _ any) { locker.Failed(name) })))
 //
-// period is less than the time between two runs: see zklock.Job.Every. A run that has failed, as
-// Failed says, or that was cut short by the scheduler's shutdown, is not recorded: the next
-// scheduler runs the job again.
+// period is less than the time between two runs, and more than the hosts' clocks lie apart: three
+// quarters of that time is a good choice. See zklock.Job.Every.
+//
+// A run is recorded, and thus not repeated, unless Failed is called for it. So the listeners are
+// needed: gocron does not tell a locker that a job has failed. If the job has a
+// BeforeJobRunsSkipIfBeforeFuncErrors, call Failed in it before it returns an error, or the run
+// that it skips is recorded too. A run that ends after the scheduler's shutdown has begun is not
+// recorded, whether it was cut short or not: the next scheduler runs the job again.
 //
 // The work is not told if the lock is lost while it runs, and another scheduler may then begin. The
 // work is told if the task itself calls Job.Every, which needs no locker.
@@ -51,13 +56,18 @@ func Gocron[L any](
 		runs: map[string][]*gocronLock{}}
 }
 
-// ErrDone is the error of Lock for a job that another scheduler has run in this period.
+// ErrDone is the error of Lock for a job that was run in this period, by this scheduler or another
+// one. gocron then skips the run, and tells AfterLockError: it is no failure.
 var ErrDone = errors.New("lockfor: the job was run in this period")
 
 // Lock waits for the lock of the job key. Errors are ErrDone and those of zklock.Job.Every.
 func (l *GocronLocker[L]) Lock(ctx context.Context, key string) (lock L, err error) {
 	job := l.c.Job(zklock.KeyPath(l.dir, key), l.opts...)
-	run := &gocronLock{outcome: make(chan error, 1), ended: make(chan struct{})}
+	run := &gocronLock{
+		outcome: make(chan error, 1),
+		ended:   make(chan struct{}),
+		err:     errNoResult,
+	}
 	begins := make(chan struct{})
 	var recorded zklock.JobRun
 	go func() { // Unlock joins it, or this call if the job is not to run
@@ -83,7 +93,8 @@ func (l *GocronLocker[L]) Lock(ctx context.Context, key string) (lock L, err err
 }
 
 // Failed says that the job key, which runs under this locker, has failed. Call it before the job's
-// Unlock, as gocron's event listeners do.
+// Unlock, as gocron's event listeners do. If the job runs twice in this process, since the first
+// run has lost its lock, both count as failed.
 func (l *GocronLocker[L]) Failed(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +134,7 @@ var (
 )
 
 // Unlock records the run and releases the lock. If the job has failed, or ctx has ended, it records
-// nothing. Errors are those of zklock.Job.Every.
+// nothing. Further calls change nothing. Errors are those of zklock.Job.Every.
 func (r *gocronLock) Unlock(ctx context.Context) error {
 	r.unlocked.Do(func() {
 		r.forget()

@@ -19,9 +19,11 @@ type GooseLocker struct {
 //	locker := lockfor.Goose(client.Mutex("/locks/migrate", zklock.WithMaxWait(10*time.Minute)))
 //	provider, err := goose.NewProvider(dialect, db, migrations, goose.WithLocker(locker))
 //
-// The others wait, and find nothing to migrate. A migration that runs when the lock is lost is not
-// told; the call of the provider returns an error that matches zklock.ErrLost when it has ended.
-// provider.Up inside m.Do is told.
+// The others wait, and find nothing to migrate.
+//
+// If the lock is lost, nobody tells goose: it makes all the migrations that remain, beside the next
+// holder, and then returns an error that matches zklock.ErrLost. Where that matters call
+// provider.Up inside m.Do, without a locker: no migration begins after the loss.
 func Goose(m *zklock.Mutex) *GooseLocker {
 	return &GooseLocker{m: m}
 }
@@ -31,8 +33,8 @@ func (l *GooseLocker) Lock(ctx context.Context, _ *sql.DB) error {
 	return l.holds.lock(ctx, l.m.String(), l.m)
 }
 
-// Unlock releases the lock, even if its context has ended. Errors are those of zklock.Hold.Unlock,
-// and ErrNotLocked.
+// Unlock releases the lock, even if its context has ended. Call it once for each Lock. Errors are
+// those of zklock.Hold.Unlock, and ErrNotLocked.
 func (l *GooseLocker) Unlock(context.Context, *sql.DB) error {
 	return l.holds.unlock(l.m.String())
 }

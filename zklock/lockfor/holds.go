@@ -14,7 +14,8 @@ var ErrNotLocked = errors.New("lockfor: is not locked")
 
 // holds are the holds of an adapter whose interface unlocks by a name. If a hold was lost, another
 // call of this process may have the same name's lock before the first one unlocks it. So each name
-// has a list, the oldest hold first: an Unlock never releases the hold of a later Lock.
+// has a list, the oldest hold first: an Unlock never releases the hold of a later Lock. That needs
+// one Unlock for each Lock.
 type holds struct {
 	mu     sync.Mutex // guards byName
 	byName map[string][]*zklock.Hold
@@ -45,15 +46,22 @@ func (h *holds) take(name string) *zklock.Hold {
 	return all[0]
 }
 
-// latest returns the newest hold of the name, or nil if there is none.
-func (h *holds) latest(name string) *zklock.Hold {
+// err returns why the name is not locked any more, or nil if it is. The interface does not say
+// which of several holds is meant, so it returns the error of one that was lost, if there is one:
+// to give up work that could have gone on is harmless, and the opposite is not.
+func (h *holds) err(name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := h.byName[name]
 	if len(all) == 0 {
-		return nil
+		return fmt.Errorf("%w: %s", ErrNotLocked, name)
 	}
-	return all[len(all)-1]
+	for _, hold := range all {
+		if err := hold.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lock locks m for the name.
