@@ -46,8 +46,10 @@ func (c *Conn) addLocked(requests []*pipeline.Request) bool {
 }
 
 // send is Enqueue for a call. If the conn is idle, the call writes its requests itself: that saves
-// it the switch to run. The write returns at once, whatever the call's deadline: every earlier
-// request has been answered, so the socket's buffer is empty, and has room for a few more.
+// it the switch to run. The write returns at once, whatever the call's deadline: the server has read
+// every earlier request, since it has answered them all, so the socket's buffer is empty and has
+// room for a few more. Only a server that makes up its answers without reading could have the call
+// wait, for one patience at most: then the write fails, and the conn with it.
 func (c *Conn) send(requests []*pipeline.Request) bool {
 	c.mu.Lock()
 	isIdle := c.writesAtOnce && c.state == connOpen && !c.isWriting && c.pipe.Idle()
@@ -100,8 +102,12 @@ func (c *Conn) abandon(requests []*pipeline.Request) {
 	defer c.handling.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state != connFailed { // otherwise Fail has taken them all
-		c.pipe.Withdraw(requests)
+	if c.state == connFailed { // Fail has taken them all
+		return
+	}
+	c.pipe.Withdraw(requests)
+	if queued, _ := c.pipe.Waiting(); queued > 0 {
+		poke(c.wake) // one of the requests may have kept those behind it waiting
 	}
 }
 
@@ -226,10 +232,11 @@ func (c *Conn) writeAlone(r *pipeline.Request) error {
 }
 
 // write writes b in chunks, each within one patience: a long request on a slow link is not taken
-// for a dead connection.
+// for a dead connection. If a reply is due, the patience counts from when something was last heard:
+// run calls no heartbeat while it writes, so nobody else notices that the server is silent.
 func (c *Conn) write(b []byte) error {
 	for len(b) > 0 {
-		_, unheard := c.Quiet(c.common.Clock.Stamp()) // meanwhile no heartbeat checks that
+		_, unheard := c.Quiet(c.common.Clock.Stamp())
 		if err := c.socket.SetWriteDeadline(
 			time.Now().Add(c.owner.Patience() - unheard)); err != nil {
 			return c.socketError(err)
