@@ -14,6 +14,7 @@ import (
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock/internal/sessionfile"
 )
 
 // Client is a program's access to its locks. It keeps one ZooKeeper session, and opens the next
@@ -29,6 +30,7 @@ type Client struct {
 	cancel context.CancelCauseFunc
 
 	present atomic.Pointer[present]
+	file    *sessionfile.File // nil without WithSessionFile
 
 	use   inUse       // what Status shows
 	local localQueues // of WithLocalHandoff
@@ -47,12 +49,13 @@ type Client struct {
 // ErrAuth: credentials were refused. ErrUnreachable, with ctx's: what each server has answered.
 // Nothing is left behind.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
-	c, err := Open(connect, opts...)
+	c, err := open(ctx, connect, opts, (*options).timeout)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := c.await(ctx); err != nil {
 		c.cancel(closedError{}) // what was started ends by itself
+		c.closeFile()           // no lock was made in a session of this Client
 		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
 	}
 	return c, nil
@@ -62,6 +65,13 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 // that, so that a service can start while the ensemble is down. Credentials that the ensemble
 // refuses are the error of every call.
 func Open(connect string, opts ...Option) (*Client, error) {
+	return open(context.Background(), connect, opts, func(*options) time.Duration { return 0 })
+}
+
+// open is Open. patience bounds its wait for a session file that another process has, and ctx does.
+func open(
+	ctx context.Context, connect string, opts []Option, patience func(*options) time.Duration,
+) (*Client, error) {
 	o, err := chosen(opts)
 	if err != nil {
 		return nil, fmt.Errorf("zklock: dial: %w", err)
@@ -72,15 +82,25 @@ func Open(connect string, opts ...Option) (*Client, error) {
 	}
 	c := &Client{connect: connect, opts: o, log: o.session.Logger,
 		use: inUse{waits: map[*waiting]struct{}{}, holds: map[*acquisition]struct{}{}}}
-	_, c.chroot, _ = zksession.ParseConnect(connect) // an error is start's
+	servers, chroot, err := zksession.ParseConnect(connect)
+	if err != nil {
+		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
+	}
+	c.chroot = chroot
+	left, err := c.openFile(ctx, servers, patience(&o))
+	if err != nil {
+		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
+	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	first, err := c.start()
 	if err != nil {
 		c.cancel(closedError{})
+		c.closeFile()
 		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
 	}
 	c.present.Store(first)
 	c.spawn(c.keep)
+	c.spawn(func() { c.closeLeft(left) })
 	return c, nil
 }
 
@@ -96,6 +116,7 @@ func (c *Client) Close() error {
 	c.cancel(closedError{})
 	c.mu.Unlock()
 	c.ends.Wait() // the acquisitions end with the session; their hooks may still run
+	c.closeFile()
 	return nil
 }
 

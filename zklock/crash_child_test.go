@@ -38,6 +38,7 @@ const (
 	// checks its context at every tick of a clock; after a stop it tries to write
 	childLooks  = "looks"
 	childWrites = "writes" // under the lock, one Multi after the other
+	childPasses = "passes" // passes its session file's descriptor to a child of its own
 	childLoops  = "loops"  // loops over items, inside Do, until the context has ended
 )
 
@@ -47,6 +48,7 @@ type childOrders struct {
 	Path, Data    string // the lock and the znode to write
 	Rank          int    // of a candidate
 	Timeout, Tick time.Duration
+	SessionFile   string // "" if it has none
 }
 
 const childOrdersEnv = "ZKLOCK_TEST_CHILD_ORDERS"
@@ -67,6 +69,7 @@ type childWord struct {
 	Refused string        `json:",omitempty"` // the write's error
 	Written int           `json:",omitempty"` // writes that succeeded
 	Items   int           `json:",omitempty"` // that were begun after a stop
+	Child   int           `json:",omitempty"` // the pid of its own child
 }
 
 // childClock is how often a child checks its clock.
@@ -97,8 +100,12 @@ func childPlay(role string, say func(childWord) error) (w childWord, err error) 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
 	defer cancel()
-	c, err := zklock.Dial(ctx, o.Connect, zklock.WithoutLog(), zklock.WithSessionTimeout(o.Timeout),
-		zklock.WithTickTime(o.Tick))
+	opts := []zklock.Option{zklock.WithoutLog(), zklock.WithSessionTimeout(o.Timeout),
+		zklock.WithTickTime(o.Tick)}
+	if o.SessionFile != "" {
+		opts = append(opts, zklock.WithSessionFile(o.SessionFile))
+	}
+	c, err := zklock.Dial(ctx, o.Connect, opts...)
 	if err != nil {
 		return w, err
 	}
@@ -112,11 +119,20 @@ func childPlay(role string, say func(childWord) error) (w childWord, err error) 
 	if err != nil {
 		return w, err
 	}
-	if err := say(childWord{Node: h.Node(), Token: h.Token()}); err != nil {
+	hello := childWord{Node: h.Node(), Token: h.Token()}
+	if role == childPasses {
+		worker := exec.Command("sleep", "600")
+		worker.ExtraFiles = []*os.File{c.SessionFile()}
+		if err := worker.Start(); err != nil {
+			return w, err
+		}
+		hello.Child = worker.Process.Pid
+	}
+	if err := say(hello); err != nil {
 		return w, err
 	}
 	switch role {
-	case childHolds:
+	case childHolds, childPasses:
 		<-h.Context().Done() // which nobody waits to see
 	case childLooks:
 		w = childLook(o, h)

@@ -15,8 +15,9 @@ import (
 type Option struct{ set func(*options) error }
 
 type options struct {
-	session zksession.Config
-	hooks   Hooks
+	session     zksession.Config
+	hooks       Hooks
+	sessionFile string // "" if there is none
 }
 
 func chosen(opts []Option) (o options, err error) {
@@ -119,6 +120,34 @@ func WithTLSFunc(fn func() (*tls.Config, error)) Option {
 // server. TLS comes on top.
 func WithDialer(dial session.Dialer) Option {
 	return Option{unless(dial == nil, func(o *options) { o.session.Dial = dial }, "dialer: is nil")}
+}
+
+// WithSessionFile frees the locks of a process that has crashed as soon as it starts again, and not
+// after the session timeout: while the Client is open, the file at path names its sessions, and the
+// next Client that opens the file after the process has ended closes them. The process has ended
+// when it and every child that has the file's descriptor have. So if children do work that a lock
+// protects, and may survive the process, give them the descriptor (Client.SessionFile), or don't
+// use this option.
+//
+//	zklock.Dial(ctx, servers, zklock.WithSessionFile("/var/lib/billing/zklock.session"))
+//
+// The file is locked (flock) while the Client is open. Each instance of a program that runs at a
+// time needs its own. Dial waits up to a session timeout for another process that has it, and then
+// fails, naming it; Open does not wait. Two Clients of one process can't share a file. Don't copy,
+// move or remove it.
+//
+// It has to be on a local disk or tmpfs, of Linux or macOS; a path that can't serve is the error of
+// Dial and Open, before any I/O to the ensemble, and a file that is no session file is not changed.
+// A file that was copied, restored, damaged, or written before the system started or for other
+// servers, closes nothing, and one line of the log says why. Who can read the file can close the
+// sessions: it is made for its owner alone (0600).
+//
+// What the process has sent before it crashed may still run, such as a statement in a database: as
+// with every lock, only the token (Hold.Token) stops that. Default: none.
+func WithSessionFile(path string) Option {
+	return Option{unless(path == "", func(o *options) {
+		o.sessionFile = path
+	}, "session file: its path is empty")}
 }
 
 // WithLogger logs to log instead of slog's default: everything that Hooks report, with the context

@@ -97,6 +97,9 @@ func (c *Client) keep() {
 // start opens a session. The first one finds out the servers' tick, unless the program gave it.
 func (c *Client) start() (*present, error) {
 	conf := c.opts.session
+	if c.file != nil {
+		conf.Granted = c.noteSession
+	}
 	if before := c.present.Load(); before != nil {
 		conf.TickTime = before.session.TickTime()
 		conf.Replaces = true
@@ -139,7 +142,7 @@ func (c *Client) closeGivenUp(given *present, over <-chan struct{}) {
 			return
 		}
 	}
-	c.tellNotClosed(given.session.CloseGivenUp(ctx, ""))
+	c.noteClosed(given.session.ID(), given.session.CloseGivenUp(ctx, ""))
 }
 
 // closeWhenConnected is closeGivenUp for a lost session, while the Client is open. It waits until
@@ -166,7 +169,7 @@ func (c *Client) closeWhenConnected(lost *session.Session, over <-chan struct{})
 	if err != nil && c.ctx.Err() != nil {
 		return false
 	}
-	c.tellNotClosed(err)
+	c.noteClosed(lost.ID(), err)
 	return true
 }
 
@@ -174,12 +177,15 @@ func (c *Client) closeWhenConnected(lost *session.Session, over <-chan struct{})
 // connection.
 const closingTime = time.Second
 
-// tellNotClosed logs why a session that was given up could not be closed, if err says so.
-func (c *Client) tellNotClosed(err error) {
+// noteClosed notes that a session that was given up is over for the ensemble too, or logs err,
+// which says why it could not be closed.
+func (c *Client) noteClosed(id int64, err error) {
 	if err != nil {
 		c.log.Debug("zklock: a session that was given up lasts until the ensemble ends it",
 			"error", bare(err))
+		return
 	}
+	c.forgetSession(id)
 }
 
 // beginWork counts an acquisition of session s to the work under it, and returns that. It returns

@@ -84,6 +84,10 @@ type Config struct {
 	// logged at Info, so that the log shows the end of the trouble.
 	Replaces bool
 
+	// Granted, when set, is called with the key of the session once the ensemble has granted it,
+	// and before it is used for anything. The session waits for it.
+	Granted func(Key)
+
 	// OnState, when set, is called for every change of State, in order, by one goroutine of the
 	// session. Close joins that, so OnState must not call Close. Of more than 64 changes that wait
 	// for it, the oldest are dropped.

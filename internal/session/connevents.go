@@ -100,6 +100,9 @@ func (c *connection) Shaken(r wire.ConnectResponse, sent time.Time) error {
 // over or c has failed. If c fails meanwhile, Down waits for mu and takes c out of use.
 func (c *connection) Up() bool {
 	s := c.s
+	if s.cfg.Granted != nil {
+		s.toldKey.Do(func() { s.cfg.Granted(s.key()) })
+	}
 	if !s.watches.Attach(c.Conn) {
 		return false
 	}

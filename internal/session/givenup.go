@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session/failure"
+	"github.com/zklock/locker/internal/session/internal/clock"
 	"github.com/zklock/locker/internal/session/internal/dial"
 	"github.com/zklock/locker/internal/session/internal/link"
 	"github.com/zklock/locker/internal/session/internal/pipeline"
@@ -19,21 +20,28 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// # Closing a session that was given up
+// # Closing a session without being its client
 //
-// A session whose lease has expired is over for its client, but not for the ensemble. Its znodes
-// stay until the ensemble ends it: up to a session timeout and two ticks after the servers are
-// back. Until then everybody waits behind them, the client's own next session too.
+// A session whose lease has expired is over for its client, but not for the ensemble. Neither is
+// that of a process that has crashed. Its znodes stay until the ensemble ends it: up to a session
+// timeout and two ticks after the servers have last heard of it, or are back. Until then everybody
+// waits behind them, the client's own next session too.
 //
-// CloseGivenUp closes such a session earlier. It may be called only when nothing runs any more that
-// a lock of the session protected, since the locks are free from then on. Only the caller knows
-// that.
+// CloseGivenUp and CloseByKey close such a session earlier. They may be called only when nothing
+// runs any more that a lock of the session protected, since the locks are free from then on. Only
+// the caller knows that.
 //
 // Each attempt takes the session over on a connection of its own. A server counts the session's
 // time again from that handshake. So if the attempt fails between the handshake and the close, the
 // session lasts for the timeout that the handshake has asked for: the attempt asks for the least.
 // Behind the handshake it sends nothing but credentials, which a server may enforce, and the close.
-// Their numbers (xids) are later than those of all earlier requests of the session.
+// No earlier request of the session that is still on its way has one of their numbers (xids).
+
+// Key is what a session can be taken over with: who has it can close the session.
+type Key struct {
+	ID       int64
+	Password [wire.PasswordLen]byte
+}
 
 // CloseGivenUp closes a session that has ended for its client, at a server of the ensemble: first
 // at the server named first, which is known to answer, and then at the others, again and again
@@ -47,34 +55,70 @@ func (s *Session) CloseGivenUp(ctx context.Context, first string) error {
 		errors.Is(s.Err(), failure.ErrExpired) {
 		return nil
 	}
-	d := dial.New(ctx, s.cfg.dialing(), func() (time.Duration, bool) { return 0, false })
+	to := toClose{dialing: s.cfg.dialing(), common: s.common, key: s.key()}
+	return to.close(ctx, first)
+}
+
+// CloseByKey closes the session that key names, of a process that is known to have ended. It is
+// like CloseGivenUp otherwise, with the servers, credentials and TLS of connect and conf. An error
+// about these matches ErrConfig or ErrPath.
+func CloseByKey(ctx context.Context, connect string, conf Config, key Key, first string) error {
+	cfg, err := conf.check(connect)
+	if err != nil {
+		return err
+	}
+	to := toClose{dialing: cfg.dialing(), key: key}
+	to.common = link.Common{
+		Clock:         new(clock.Clock),
+		Numbers:       pipeline.NumbersOfNobody(),
+		JuteMaxBuffer: cfg.JuteMaxBuffer,
+		Auth:          cfg.Auth,
+		SASL:          cfg.SASL,
+	}
+	return to.close(ctx, first)
+}
+
+// toClose is a session that is to be closed, and what a connection for that needs.
+type toClose struct {
+	dialing dial.Config
+	common  link.Common // without Life and Joined, which are an attempt's
+	key     Key
+}
+
+// close tries one server after the other until the session is over, or ctx ends.
+func (to toClose) close(ctx context.Context, first string) error {
+	d := dial.New(ctx, to.dialing, func() (time.Duration, bool) { return 0, false })
 	if first != "" {
 		d.Prefer(first)
 	}
 	for {
 		socket, server, limit, err := d.Connect(func(string, time.Duration) error { return nil })
 		if err == nil {
-			err = s.closeOn(ctx, socket, server, limit)
+			err = to.closeOn(ctx, socket, server, limit)
 			if err == nil {
 				return nil
 			}
 			d.Failed(server, err)
 		}
 		if ctx.Err() != nil {
-			const doing = "session: closing the session %#x that was given up: %w"
-			return fmt.Errorf(doing, s.ID(), d.Report())
+			const doing = "session: closing session %#x, which was left behind: %w"
+			return fmt.Errorf(doing, to.key.ID, d.Report())
 		}
 	}
 }
 
 // closeOn takes the session over on socket, and closes it, within limit.
-func (s *Session) closeOn(
+func (to toClose) closeOn(
 	ctx context.Context, socket net.Conn, server string, limit time.Duration,
 ) error {
 	attempt, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	c := &closer{s: s, limit: limit, request: pipeline.NewRequest(wire.OpClose, "close", "")}
-	common := s.common
+	c := &closer{
+		key:     to.key,
+		limit:   limit,
+		request: pipeline.NewRequest(wire.OpClose, "close", ""),
+	}
+	common := to.common
 	common.Life = attempt
 	common.Joined = &c.joined
 	c.conn = link.New(c, common, socket, server, limit)
@@ -90,7 +134,7 @@ var errNoAnswer = errors.New("no answer in time")
 
 // closer closes a session on one connection, and is the connection's Owner.
 type closer struct {
-	s       *Session
+	key     Key
 	conn    *link.Conn
 	limit   time.Duration
 	request *pipeline.Request // the close
@@ -103,7 +147,7 @@ type closer struct {
 // session is over fails the connection, which completes the request.
 func (c *closer) close() error {
 	ms := int32(min(probe.MinTimeout.Milliseconds(), math.MaxInt32))
-	frame := wire.AppendConnectRequest(nil, ms, c.s.ID(), c.s.password)
+	frame := wire.AppendConnectRequest(nil, ms, c.key.ID, c.key.Password)
 	wire.SetLength(frame)
 	if err := c.conn.ShakeHands(frame); err != nil {
 		return err
@@ -131,7 +175,7 @@ func (c *closer) MayConnect(int64, time.Time) (zxid int64, err error) { return 0
 // Shaken implements link.Owner. A server answers with another session, or none, if it knows ours no
 // more.
 func (c *closer) Shaken(r wire.ConnectResponse, _ time.Time) error {
-	if r.ID == c.s.ID() {
+	if r.ID == c.key.ID {
 		return nil
 	}
 	c.isOver = true

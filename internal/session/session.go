@@ -53,6 +53,8 @@ type Session struct {
 	askedToEnd bool
 	cut        chan struct{} // closed when the session has ended and has no connection any more
 
+	toldKey sync.Once // calls Config's Granted
+
 	attaching sync.Once // sets attached, which locks use
 	attached  any
 
@@ -184,6 +186,13 @@ func (s *Session) ID() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id
+}
+
+// key returns what the session can be taken over with.
+func (s *Session) key() Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Key{s.id, s.password}
 }
 
 // Timeout returns the session timeout that the ensemble granted.

@@ -46,10 +46,10 @@ func (c *Conn) addLocked(requests []*pipeline.Request) bool {
 }
 
 // send is Enqueue for a call. If the conn is idle, the call writes its requests itself: that saves
-// it the switch to run. The write returns at once, whatever the call's deadline: the server has read
-// every earlier request, since it has answered them all, so the socket's buffer is empty and has
-// room for a few more. Only a server that makes up its answers without reading could have the call
-// wait, for one patience at most: then the write fails, and the conn with it.
+// it the switch to run. The write returns at once, whatever the call's deadline: the server has
+// read every earlier request, since it has answered them all, so the socket's buffer is empty and
+// has room for a few more. Only a server that makes up its answers without reading could have the
+// call wait, for one patience at most: then the write fails, and the conn with it.
 func (c *Conn) send(requests []*pipeline.Request) bool {
 	c.mu.Lock()
 	isIdle := c.writesAtOnce && c.state == connOpen && !c.isWriting && c.pipe.Idle()

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -51,6 +52,14 @@ func New(numbers *Numbers, juteMaxBuffer int) *Pipeline {
 // number, and the write may be one that was sent to another server before. The zero value is ready
 // to use, and it is safe for concurrent use.
 type Numbers struct{ last atomic.Uint32 }
+
+// NumbersOfNobody returns numbers for a session that another process has had. They begin anywhere,
+// so that hardly any request of that process which is still on its way has the same number.
+func NumbersOfNobody() *Numbers {
+	n := new(Numbers)
+	n.last.Store(rand.Uint32N(firstXid))
+	return n
+}
 
 // firstXid keeps our numbers apart from the driver's, which count up from one.
 const firstXid = 0x40000000
