@@ -77,7 +77,7 @@ func (s *Server) serveLocked(m *Member, nc net.Conn) {
 	if err != nil {
 		host = nc.RemoteAddr().String()
 	}
-	c.ids = []identity{{"ip", host}}
+	c.ids = []identity{{schemeIP, host}}
 	m.conns[c] = struct{}{}
 	s.conns[c] = struct{}{}
 	s.freezeNewLocked(c)

@@ -233,16 +233,16 @@ func (c *conn) authenticate(r *request) answer {
 	switch {
 	case r.err != nil:
 		return answer{silent: true, end: true}
-	case r.scheme == "digest" && r.auth != nil:
+	case r.scheme == schemeDigest && r.auth != nil:
 		digest, faithful := digestID(string(r.auth))
 		if !faithful {
 			c.s.log.Warn("FIPS 140-only mode forbids SHA-1: digests in access lists are SHA-256")
 		}
-		id := identity{"digest", digest}
+		id := identity{schemeDigest, digest}
 		if !slices.Contains(c.ids, id) {
 			c.ids = append(c.ids, id)
 		}
-	case r.scheme == "ip": // the address is known already
+	case r.scheme == schemeIP: // the address is known already
 	default:
 		return answer{code: fault.CodeAuthFailed, end: true}
 	}

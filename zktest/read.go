@@ -220,7 +220,7 @@ func (c *conn) whoAmI(*request) (body, fault.Code) {
 		e.int32(int32(len(c.ids)))
 		for _, id := range c.ids {
 			user := id.id // other clients see only the name of a digest
-			if id.scheme == "digest" {
+			if id.scheme == schemeDigest {
 				user, _, _ = strings.Cut(user, ":")
 			}
 			e.str(id.scheme)

@@ -180,7 +180,7 @@ func (r *request) decodeACL(d *decoder) {
 		}
 		if id != nil {
 			a.ID = *id
-		} else if a.Scheme == "world" || a.Scheme == "digest" || a.Scheme == "ip" {
+		} else if a.Scheme == schemeWorld || a.Scheme == schemeDigest || a.Scheme == schemeIP {
 			r.nullACL = true
 		}
 		r.acl = append(r.acl, a)

@@ -58,7 +58,7 @@ func (c *conn) sasl(r *request) answer {
 			e.buffer(nil)
 		}, end: true}
 	}
-	if id := (identity{"sasl", user}); !slices.Contains(c.ids, id) {
+	if id := (identity{schemeSASL, user}); !slices.Contains(c.ids, id) {
 		c.ids = append(c.ids, id)
 	}
 	c.saslNonce = "" // a new negotiation gets a new one

@@ -71,8 +71,8 @@ type tree struct {
 }
 
 var (
-	openACL     = []ACL{{Perms: 31, Scheme: "world", ID: "anyone"}}
-	readOnlyACL = []ACL{{Perms: 1, Scheme: "world", ID: "anyone"}}
+	openACL     = []ACL{{Perms: permAll, Scheme: schemeWorld, ID: worldID}}
+	readOnlyACL = []ACL{{Perms: PermRead, Scheme: schemeWorld, ID: worldID}}
 )
 
 // newTree holds the nodes of a fresh server: the root and three of ZooKeeper's own.
