@@ -175,6 +175,6 @@ func (s *Server) send(session int64, b []byte) error {
 	if ss == nil || ss.conn == nil {
 		return fmt.Errorf("zktest: send to 0x%x: %w", session, fault.CodeConnectionLoss)
 	}
-	ss.conn.out.put(parcel{frame: b, cut: -1})
+	ss.conn.out.put(newParcel(b))
 	return nil
 }

@@ -69,7 +69,7 @@ func (c *conn) fourLetterWord(w string) bool {
 	default:
 		return false
 	}
-	c.out.put(parcel{frame: []byte(text), cut: -1})
+	c.out.put(newParcel([]byte(text)))
 	return true
 }
 

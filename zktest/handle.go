@@ -90,29 +90,6 @@ func (c *conn) arrive(op fault.Op, paths []string) (struck []*Injection, f fate)
 	return struck, f
 }
 
-// wait returns false if the connection is killed first. A client's hang-up does not end the wait:
-// its request is on its way and will be carried out.
-func (c *conn) wait(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	case <-c.done:
-		return false
-	}
-}
-
-// sleep is wait for a time.
-func (c *conn) sleep(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-c.done:
-		return false
-	}
-}
-
 // lockWithLeader takes the server's lock, after waiting for the leader if one is needed and the
 // member is cut off. Later requests of the client wait, too. A deposed leader answers a sync by
 // itself. False means that the connection ended, and the lock is free.

@@ -160,7 +160,7 @@ func (m *Member) catchUpLocked(keep int) []Stat {
 // been sent.
 func (m *Member) closeSessionLocked(id int64) {
 	for c := range m.conns {
-		if c.session == id && !c.closing {
+		if c.session == id && c.phase == serving {
 			c.finishLocked()
 		}
 	}

@@ -49,8 +49,8 @@ func encodeStat(e *encoder, _ *mutation, st *Stat) { e.stat(st) }
 
 // closeSession is the client's own end of its session.
 func (c *conn) closeSession(*request) answer {
-	// this connection still gets its reply; the session's others are closed at once
-	c.closing = true
+	// The end of the session closes its connections. This one gets its reply first.
+	c.phase = max(c.phase, closing)
 	// Its own watches fire for its own ephemerals, before the reply: the client may still be
 	// reading.
 	c.s.endSessionLocked(c.member, c.session)
