@@ -154,9 +154,9 @@ func otherReads() map[fault.Op]*operation {
 			serve: reads((*conn).findWatches)},
 		fault.OpAddWatch: {last: "ADDW", decode: decodeFlagged, takesNull: true,
 			serve: reads((*conn).addWatch)},
-		fault.OpSetWatches: {last: "SETW", decode: decodeWatchLists(3), paths: pathsOfLists,
+		fault.OpSetWatches: {last: "SETW", decode: decodeWatchLists(listChild + 1), paths: pathsOfLists,
 			serve: reads((*conn).setWatches)},
-		fault.OpSetWatches2: {last: "STW2", decode: decodeWatchLists(5), paths: pathsOfLists,
+		fault.OpSetWatches2: {last: "STW2", decode: decodeWatchLists(watchLists), paths: pathsOfLists,
 			serve: reads((*conn).setWatches)},
 	}
 }

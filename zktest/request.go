@@ -29,14 +29,25 @@ type request struct {
 	version int32
 	watch   bool
 
-	since int64       // setWatches: the last zxid that the client has seen
-	lists [5][]string // setWatches: data, exist, child, persistent, recursive
-	parts []request   // multi, multiRead
+	since int64                // setWatches: the last zxid that the client has seen
+	lists [watchLists][]string // setWatches: the paths of each list
+	parts []request            // multi, multiRead
 
 	scheme string // auth
 	auth   []byte
 	prefix *string // getEphemerals; may be null
 }
+
+// The lists of setWatches, in their order on the wire. A request of the type setWatches has the
+// first three, one of the type setWatches2 has all.
+const (
+	listData       = iota // one-shot watches on nodes that exist
+	listExist             // one-shot watches on nodes that do not
+	listChild             // one-shot watches on lists of children
+	listPersistent        // persistent watches
+	listRecursive         // recursive ones
+	watchLists            // how many lists there are
+)
 
 var errMixed = errors.New("zktest: reads and writes in one multi")
 
