@@ -16,18 +16,18 @@ import (
 // Create makes a persistent znode that everybody may use, as another client would. Errors wrap a
 // fault.Code.
 func (s *Server) Create(path string, data []byte) error {
-	return s.admin(request{op: fault.OpCreate, path: path, data: data, acl: openACL, ttl: -1})
+	return s.admin(request{op: fault.OpCreate, path: path, data: data, acl: openACL, ttl: noTTL})
 }
 
 // SetData writes a znode whatever its version. Errors wrap a fault.Code.
 func (s *Server) SetData(path string, data []byte) error {
-	return s.admin(request{op: fault.OpSetData, path: path, data: data, version: -1})
+	return s.admin(request{op: fault.OpSetData, path: path, data: data, version: anyVersion})
 }
 
 // Delete removes a znode whatever its version, including an ephemeral of a live session. Errors
 // wrap a fault.Code.
 func (s *Server) Delete(path string) error {
-	return s.admin(request{op: fault.OpDelete, path: path, version: -1})
+	return s.admin(request{op: fault.OpDelete, path: path, version: anyVersion})
 }
 
 // DeleteAll removes a znode and everything below it, leaves first, each in a transaction of its

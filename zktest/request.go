@@ -24,8 +24,8 @@ type request struct {
 	// an ACL entry whose id is null, which ends the real handler rather than being an invalid ACL
 	nullACL bool
 	noPath  bool  // the path is null
-	flags   int32 // create, addWatch: the mode. removeWatches, checkWatches: the type
-	ttl     int64 // -1: none
+	flags   int32 // a createMode, addWatchMode or watcherType
+	ttl     int64 // milliseconds, or noTTL
 	version int32
 	watch   bool
 
@@ -48,6 +48,9 @@ const (
 	listRecursive         // recursive ones
 	watchLists            // how many lists there are
 )
+
+// noTTL is the TTL of a create that has none on the wire.
+const noTTL = -1
 
 var errMixed = errors.New("zktest: reads and writes in one multi")
 
@@ -123,7 +126,7 @@ func decodeCreate(r *request, d *decoder) {
 	r.data = d.buffer()
 	r.decodeACL(d)
 	r.flags = d.int32()
-	r.ttl = -1
+	r.ttl = noTTL
 	if r.op == fault.OpCreateTTL {
 		r.ttl = d.int64()
 	}
