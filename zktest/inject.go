@@ -137,16 +137,16 @@ func (s *Server) matchLocked(c *conn, op fault.Op, paths []string) []*Injection 
 	return struck
 }
 
-// refusedLocked says whether a new connection is refused.
-func (s *Server) refusedLocked(m *Member) bool {
-	no := false
-	// Every fault is asked, because each keeps its own count.
+// refuseLocked reports whether a fault refuses a new connection. Each fault counts the connection,
+// also one that another fault has refused already.
+func (s *Server) refuseLocked(m *Member) bool {
+	refused := false
 	for _, in := range s.faults {
 		if in.f.refuse && (in.f.member == nil || in.f.member == m) && in.strikeLocked() {
-			no = true
+			refused = true
 		}
 	}
-	return no
+	return refused
 }
 
 // freezeLocked shuts the gates of a connection.
