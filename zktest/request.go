@@ -16,12 +16,12 @@ type request struct {
 	*operation // with an unknown type if it is not in the table
 	xid        int32
 	op         fault.Op
-	err        error // the body did not decode; the operation answers "marshalling error"
+	err        error // why the body did not decode; serve answers for that
 
 	path string
 	data []byte
 	acl  []ACL
-	// an ACL entry whose id is null, which ends the real handler rather than being an invalid ACL
+	// an entry of the ACL has a null id, which ends the real handler rather than being invalid
 	nullACL bool
 	noPath  bool  // the path is null
 	flags   int32 // a createMode, addWatchMode or watcherType
@@ -57,7 +57,7 @@ var errMixed = errors.New("zktest: reads and writes in one multi")
 // unknownOperation is the operation of a request of an unknown type.
 var unknownOperation = &operation{}
 
-// operationOf looks up a type of request.
+// operationOf returns the operation of a type of request. It is never nil.
 func operationOf(op fault.Op) *operation {
 	if o := operations[op]; o != nil {
 		return o
@@ -65,8 +65,8 @@ func operationOf(op fault.Op) *operation {
 	return unknownOperation
 }
 
-// decodeHeader splits a frame into header and body. It fails only for frames that hold no header at
-// all.
+// decodeHeader splits a frame into header and body. It fails only if the frame is too short for a
+// header.
 func decodeHeader(b []byte) (xid int32, op fault.Op, body []byte, err error) {
 	d := decoder{b: b}
 	xid = d.int32()
@@ -74,8 +74,9 @@ func decodeHeader(b []byte) (xid int32, op fault.Op, body []byte, err error) {
 	return xid, op, d.b, d.err
 }
 
-// decodeRequest never fails: the request's err has the error of a malformed body, because the real
-// server answers such a request, and takes a zxid for it if it is a write.
+// decodeRequest decodes a request of any type, known or not. It never fails. The error of a
+// malformed body is in the request, because the real server answers such a request, and may take a
+// zxid for it.
 func decodeRequest(xid int32, op fault.Op, body []byte) *request {
 	r := &request{xid: xid, op: op, operation: operationOf(op)}
 	if r.decode != nil {
@@ -86,20 +87,23 @@ func decodeRequest(xid int32, op fault.Op, body []byte) *request {
 	return r
 }
 
-// decodePath reads a path alone. Null passes: operations answer it differently.
+// decodePath reads a path. Null is no error here: operations answer it differently.
 func decodePath(r *request, d *decoder) {
 	p := d.optional()
-	if p == nil {
-		r.noPath = d.err == nil
-		return
+	switch {
+	case d.err != nil:
+	case p == nil:
+		r.noPath = true
+	default:
+		r.path = *p
 	}
-	r.path = *p
 }
 
 // decodePrefix reads the path of getEphemerals, which may be null.
 func decodePrefix(r *request, d *decoder) {
-	if r.prefix = d.optional(); r.prefix != nil {
-		r.path = *r.prefix
+	r.prefix = d.optional()
+	if r.prefix != nil {
+		r.path = *r.prefix // faults are selected by it
 	}
 }
 
@@ -121,6 +125,7 @@ func decodeFlagged(r *request, d *decoder) {
 	r.flags = d.int32()
 }
 
+// decodeCreate reads any of the four creates.
 func decodeCreate(r *request, d *decoder) {
 	decodePath(r, d)
 	r.data = d.buffer()
@@ -132,12 +137,14 @@ func decodeCreate(r *request, d *decoder) {
 	}
 }
 
+// decodeSetData reads setData.
 func decodeSetData(r *request, d *decoder) {
 	decodePath(r, d)
 	r.data = d.buffer()
 	r.version = d.int32()
 }
 
+// decodeSetACL reads setACL.
 func decodeSetACL(r *request, d *decoder) {
 	decodePath(r, d)
 	r.decodeACL(d)
@@ -153,23 +160,28 @@ func decodeReconfig(_ *request, d *decoder) {
 	d.int64()
 }
 
-// decodePing gives the request the xid of all pings' replies, whatever xid the client sent. The
-// body is ignored.
-func decodePing(r *request, _ *decoder) { r.xid = -2 }
+// pingXid is the xid of the reply to every ping, whatever xid the client sent.
+const pingXid = -2
 
+// decodePing ignores the body.
+func decodePing(r *request, _ *decoder) { r.xid = pingXid }
+
+// decodeAuth reads a scheme and credentials.
 func decodeAuth(r *request, d *decoder) {
 	d.int32() // an unused type
 	r.scheme = d.str()
 	r.auth = d.buffer()
 }
 
+// decodeSASL reads a message of a negotiation, which must not be null.
 func decodeSASL(r *request, d *decoder) {
-	if r.auth = d.buffer(); r.auth == nil {
+	r.auth = d.buffer()
+	if r.auth == nil {
 		d.fail(errNull)
 	}
 }
 
-// decodeWatchLists reads the first n of the five lists of watches.
+// decodeWatchLists returns a function that reads the first n lists of setWatches.
 func decodeWatchLists(n int) func(*request, *decoder) {
 	return func(r *request, d *decoder) {
 		r.since = d.int64()
@@ -194,11 +206,17 @@ func (r *request) decodeACL(d *decoder) {
 		}
 		if id != nil {
 			a.ID = *id
-		} else if a.Scheme == schemeWorld || a.Scheme == schemeDigest || a.Scheme == schemeIP {
+		}
+		if id == nil && needsID(a.Scheme) {
 			r.nullACL = true
 		}
 		r.acl = append(r.acl, a)
 	})
+}
+
+// needsID reports whether the real server reads the id of an entry of the scheme.
+func needsID(scheme string) bool {
+	return scheme == schemeWorld || scheme == schemeDigest || scheme == schemeIP
 }
 
 // decodeParts reads the parts of a multi or multiRead up to the closing header. Unlike other
@@ -226,7 +244,7 @@ func decodeParts(r *request, d *decoder) {
 	}
 }
 
-// allPaths lists every path the request names; faults are selected by them.
+// allPaths returns every path that the request names. Faults are selected by them.
 func (r *request) allPaths() []string {
 	if r.paths != nil {
 		return r.paths(r)
@@ -234,7 +252,8 @@ func (r *request) allPaths() []string {
 	return []string{r.path}
 }
 
-// pathsOfParts lets a fault on the path of one part strike the whole multi.
+// pathsOfParts returns the path of each part, so that a fault on the path of one part strikes the
+// whole multi.
 func pathsOfParts(r *request) []string {
 	ps := make([]string, len(r.parts))
 	for i := range r.parts {
@@ -243,6 +262,7 @@ func pathsOfParts(r *request) []string {
 	return ps
 }
 
+// pathsOfLists returns the paths of all lists of a setWatches.
 func pathsOfLists(r *request) []string {
 	var ps []string
 	for _, l := range r.lists {

@@ -175,43 +175,55 @@ func (r *request) become(op fault.Op) {
 	r.operation = operationOf(op)
 }
 
-// encodePartHeader writes what precedes each result. With the type opError and done it ends the
-// list of results.
-func encodePartHeader(e *encoder, op fault.Op, done bool, code fault.Code) {
+// encodePartHeader writes what precedes the result of a part.
+func encodePartHeader(e *encoder, op fault.Op, code fault.Code) {
 	e.int32(int32(op))
-	e.bool(done)
+	e.bool(false) // not the end of the list
 	e.int32(int32(code))
 }
 
-// encodeResults writes the results of the parts of a multi that succeeded. A create whose result
-// has a stat is a create2 there.
+// encodeFailedPart writes the result of a part that failed, or that was not carried out because
+// another failed. It has the code twice, in its header and behind it.
+func encodeFailedPart(e *encoder, code fault.Code) {
+	encodePartHeader(e, opError, code)
+	e.int32(int32(code))
+}
+
+// encodeEndOfParts writes what ends a list of results: a header without a result.
+func encodeEndOfParts(e *encoder) {
+	e.int32(int32(opError))
+	e.bool(true)
+	e.int32(-1)
+}
+
+// encodeResults writes the results of a multi that succeeded. The result of any create that has a
+// stat says create2.
 func encodeResults(e *encoder, muts []mutation, stats []Stat) {
 	for i := range muts {
 		op := muts[i].op
 		if op == fault.OpCreateContainer || op == fault.OpCreateTTL {
 			op = fault.OpCreate2
 		}
-		encodePartHeader(e, op, false, fault.CodeOK)
+		encodePartHeader(e, op, fault.CodeOK)
 		if encode := operationOf(op).encode; encode != nil {
 			encode(e, &muts[i], &stats[i])
 		}
 	}
-	encodePartHeader(e, opError, true, -1)
+	encodeEndOfParts(e)
 }
 
-// encodeFailure writes the results of a multi whose part number failed did so with the code why:
-// one error per part. Each has its code twice, in its header and behind it.
+// encodeFailure writes the results of a multi of which one part, the one with the index failed, has
+// failed with the code why.
 func encodeFailure(e *encoder, parts, failed int, why fault.Code) {
 	for i := range parts {
-		code := fault.CodeOK
 		switch {
+		case i < failed:
+			encodeFailedPart(e, fault.CodeOK)
 		case i == failed:
-			code = why
-		case i > failed:
-			code = fault.CodeRuntimeInconsistency
+			encodeFailedPart(e, why)
+		default:
+			encodeFailedPart(e, fault.CodeRuntimeInconsistency)
 		}
-		encodePartHeader(e, opError, false, code)
-		e.int32(int32(code))
 	}
-	encodePartHeader(e, opError, true, -1)
+	encodeEndOfParts(e)
 }
