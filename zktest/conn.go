@@ -138,7 +138,7 @@ func (c *conn) killLocked() {
 	}
 	c.phase = killed
 	delete(c.s.conns, c)
-	c.s.thawLocked(c)
+	c.s.forgetFrozenLocked(c)
 	close(c.done)
 	_ = underTLS(c.nc).Close() // no error matters here
 }

@@ -234,8 +234,7 @@ func (c *conn) answerLocked(r *request, ss *session) answer {
 	return r.serve(c, r)
 }
 
-// authenticate adds an identity to the connection, unless it has that one already. A failure ends
-// the connection.
+// authenticate adds an identity to the connection. A failure ends the connection.
 func (c *conn) authenticate(r *request) answer {
 	switch {
 	case r.err != nil:
@@ -245,13 +244,17 @@ func (c *conn) authenticate(r *request) answer {
 		if !faithful {
 			c.s.log.Warn("FIPS 140-only mode forbids SHA-1: digests in access lists are SHA-256")
 		}
-		id := identity{schemeDigest, digest}
-		if !slices.Contains(c.ids, id) {
-			c.ids = append(c.ids, id)
-		}
+		c.identify(identity{schemeDigest, digest})
 	case r.scheme == schemeIP: // the address is known already
 	default:
 		return answer{code: fault.CodeAuthFailed, end: true}
 	}
 	return answer{}
+}
+
+// identify adds an identity to the connection, unless it has that one already.
+func (c *conn) identify(id identity) {
+	if !slices.Contains(c.ids, id) {
+		c.ids = append(c.ids, id)
+	}
 }

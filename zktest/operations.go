@@ -37,18 +37,16 @@ type operation struct {
 	// node.
 	perm int32
 
-	// serve carries the request out, nil for what is no request. It and what it calls in read.go,
-	// write.go and sasl.go otherReads change no znode either; they take a path of any form, of no
-	// node or of several.
+	// serve carries the request out. It is nil for what clients cannot request.
 	serve func(c *conn, r *request) answer
 
-	// prepare checks a write against the leader's state; encode writes the body of its reply, nil
-	// for none.
+	// prepare checks a write against the leader's state. encode writes the body of its reply; nil
+	// if it has none.
 	prepare func(p *preparer, r *request) (mutation, fault.Code)
 	encode  func(e *encoder, m *mutation, st *Stat)
 }
 
-// partOf says what a request may be a part of.
+// partOf says what an operation may be a part of.
 type partOf uint8
 
 const (
