@@ -21,90 +21,136 @@ const (
 	PermAdmin
 )
 
-// Access is decided per node and never inherited: each node has its own list, and a client may do
-// what any entry grants to any of its identities. The schemes are those of a plain server: world
-// (everybody), digest (a user, proved by a password), ip (an address or a network), sasl (a user by
-// WithSASLUsers) and, in requests only, auth (the client's own identities).
+const permAll = PermRead | PermWrite | PermCreate | PermDelete | PermAdmin
 
-// identity is one thing a connection has proved about itself. Every connection has its address as
-// the first.
+// Access is decided per node and never inherited: each node has its own list, and a client may do
+// what any entry of the list grants to any of its identities. An entry of a scheme that is not one
+// of these matches no client, and no client can set it.
+const (
+	schemeWorld  = "world"  // everybody; its only id is worldID
+	schemeDigest = "digest" // a user, proved by a password
+	schemeIP     = "ip"     // an address or a network
+	schemeSASL   = "sasl"   // a user of WithSASLUsers
+	schemeAuth   = "auth"   // in requests only: the identities of the client that sends the request
+)
+
+const worldID = "anyone"
+
+// identity is one thing that a connection has proved about itself. The first identity of every
+// connection is its address.
 type identity struct{ scheme, id string }
 
-// allowed says whether ids have any of the permissions in perm. An empty ACL lets everybody do
-// everything.
+// allowed reports whether acl grants at least one of the permissions in perm to at least one of
+// ids. An empty list lets everybody do everything.
 func allowed(acl []ACL, perm int32, ids []identity) bool {
 	if len(acl) == 0 {
 		return true
 	}
-	for _, a := range acl {
-		if a.Perms&perm == 0 {
-			continue
-		}
-		if a.Scheme == "world" && a.ID == "anyone" {
+	for _, entry := range acl {
+		if entry.Perms&perm != 0 && entry.isFor(ids) {
 			return true
-		}
-		// Entries of schemes unknown to this server match no client; they cannot be set either.
-		for _, who := range ids {
-			if who.scheme != a.Scheme {
-				continue
-			}
-			switch who.scheme {
-			case "digest", "sasl":
-				if who.id == a.ID {
-					return true
-				}
-			case "ip":
-				if matchIP(who.id, a.ID) {
-					return true
-				}
-			}
 		}
 	}
 	return false
 }
 
-// fixACL validates a list that a client wants to set, removes duplicates, and replaces the scheme
-// "auth" by the client's own identities. sasl says whether the server has that scheme.
-func fixACL(acl []ACL, ids []identity, sasl bool) ([]ACL, fault.Code) {
-	// The first bad entry decides. An entry that is merely pointless (no permission, an empty
-	// network) is not an error.
-	var out []ACL
-	for i, a := range acl {
-		if slices.Contains(acl[:i], a) {
+// isFor reports whether the entry grants its permissions to a client with these identities.
+func (a ACL) isFor(ids []identity) bool {
+	if a.isForEverybody() {
+		return true
+	}
+	for _, who := range ids {
+		if who.matches(a) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a ACL) isForEverybody() bool { return a.Scheme == schemeWorld && a.ID == worldID }
+
+// matches reports whether the entry names the identity, or a network that contains it.
+func (who identity) matches(entry ACL) bool {
+	if who.scheme != entry.Scheme {
+		return false
+	}
+	switch who.scheme {
+	case schemeDigest, schemeSASL:
+		return who.id == entry.ID
+	case schemeIP:
+		return matchIP(who.id, entry.ID)
+	}
+	return false
+}
+
+// fixACL returns the list that a node gets if a client with these identities sets acl: without
+// duplicates, and with the client's own identities in place of the scheme auth. hasSASL says
+// whether the server has the scheme sasl.
+//
+// It fails with CodeInvalidACL if the list is empty or any entry is invalid. An entry that is
+// merely pointless, because it grants no permission or names a network without addresses, is valid.
+func fixACL(acl []ACL, ids []identity, hasSASL bool) ([]ACL, fault.Code) {
+	var fixed []ACL
+	for i, entry := range acl {
+		if slices.Contains(acl[:i], entry) {
 			continue
 		}
-		switch { // "world" knows one id only; any other is as invalid as an unknown scheme
-		case a.Scheme == "world" && a.ID == "anyone":
-			out = append(out, a)
-		case a.Scheme == "auth":
-			n := len(out)
-			for _, who := range ids {
-				if who.scheme != "ip" { // an address is not a proof
-					out = append(out, ACL{Perms: a.Perms, Scheme: who.scheme, ID: who.id})
-				}
-			}
-			if len(out) == n {
+		switch {
+		case entry.Scheme == schemeAuth:
+			own := grantToSelf(entry.Perms, ids)
+			if len(own) == 0 {
 				return nil, fault.CodeInvalidACL
 			}
-		case a.Scheme == "digest" && validDigest(a.ID), a.Scheme == "ip" && validIP(a.ID),
-			a.Scheme == "sasl" && sasl && a.ID != "":
-			out = append(out, a)
+			fixed = append(fixed, own...)
+		case entry.isValid(hasSASL):
+			fixed = append(fixed, entry)
 		default:
 			return nil, fault.CodeInvalidACL
 		}
 	}
-	if len(out) == 0 {
+	if len(fixed) == 0 {
 		return nil, fault.CodeInvalidACL
 	}
-	return out, fault.CodeOK
+	return fixed, fault.CodeOK
 }
 
-// digestID turns "user:password" into the identity that ACLs name: user, colon, base64 of SHA-1 of
-// the whole. Where FIPS 140-only mode forbids SHA-1, it takes SHA-256, and faithful is false.
+// grantToSelf returns the entries that an entry of the scheme auth stands for: one for each
+// identity of the client except its address, which proves nothing.
+func grantToSelf(perms int32, ids []identity) []ACL {
+	var own []ACL
+	for _, who := range ids {
+		if who.scheme != schemeIP {
+			own = append(own, ACL{Perms: perms, Scheme: who.scheme, ID: who.id})
+		}
+	}
+	return own
+}
+
+// isValid reports whether a node's list may have the entry. The scheme auth is not valid: fixACL
+// replaces it.
+func (a ACL) isValid(hasSASL bool) bool {
+	switch a.Scheme {
+	case schemeWorld:
+		return a.isForEverybody()
+	case schemeDigest:
+		return validDigest(a.ID)
+	case schemeIP:
+		_, ok := parseNetwork(a.ID)
+		return ok
+	case schemeSASL:
+		return hasSASL && a.ID != ""
+	}
+	return false
+}
+
+// digestID returns the identity that an ACL names for the credentials "user:password": the user, a
+// colon, and the SHA-1 of the whole in base64. Where FIPS 140-only mode forbids SHA-1, digestID
+// uses SHA-256 instead, and faithful is false.
+//
+// Nothing is verified: a client is the user it claims to be, and has access to the nodes that were
+// given to a user of the same name and password. Credentials without a colon, or empty ones, are an
+// identity too.
 func digestID(cred string) (id string, faithful bool) {
-	// Without a colon the whole is the user, and an empty credential is an identity, too. Nothing
-	// is verified: a client is the user it claims to be, and owns the nodes that were created with
-	// the same password.
 	user, _, _ := strings.Cut(cred, ":")
 	hash := sha1.New()
 	if _, err := hash.Write([]byte(cred)); err != nil { // sha1.Sum would panic
@@ -114,74 +160,83 @@ func digestID(cred string) (id string, faithful bool) {
 	return user + ":" + base64.StdEncoding.EncodeToString(hash.Sum(nil)), true
 }
 
-// validDigest accepts exactly two parts. Empty parts at the end do not count, because Java's split
-// drops them.
+// validDigest reports whether the id of a digest entry has exactly two parts. Empty parts at the
+// end do not count, because Java's split drops them.
 func validDigest(id string) bool {
 	return strings.Count(strings.TrimRight(id, ":"), ":") == 1
 }
 
-// parseIP reads "address" or "address/bits". ZooKeeper reads parts of an IPv4 address as plain
-// decimal numbers: 010.0.0.1, which the standard parser refuses, is 10.0.0.1.
-func parseIP(expr string) (addr netip.Addr, bits int, ok bool) {
-	a, b, slash := strings.Cut(expr, "/")
-	if strings.Contains(a, ":") {
-		// IPv6 in the usual notation; a zone names an interface of one machine and means nothing to
-		// another.
-		v6, err := netip.ParseAddr(a)
-		if err != nil || v6.Zone() != "" {
-			return addr, 0, false
-		}
-		addr = v6
-	} else {
-		var raw [4]byte
-		parts := strings.Split(a, ".")
-		if len(parts) != 4 {
-			return addr, 0, false
-		}
-		for i, p := range parts {
-			v, err := strconv.Atoi(p)
-			if err != nil || v < 0 || v > 255 {
-				return addr, 0, false
-			}
-			raw[i] = byte(v)
-		}
-		addr = netip.AddrFrom4(raw)
-	}
-	bits = addr.BitLen() // without a slash the whole address has to match
-	if slash {
-		v, err := strconv.Atoi(b)
-		if err != nil || v < 0 || v > bits {
-			return addr, 0, false
-		}
-		bits = v
-	}
-	return addr, bits, true
-}
-
-// validIP says whether an expression is allowed in an ACL.
-func validIP(expr string) bool {
-	_, _, ok := parseIP(expr)
-	return ok
-}
-
-// matchIP says whether an address is the one that an ACL names, or in its network.
-func matchIP(id, expr string) bool {
-	addr, bits, ok := parseIP(expr)
+// matchIP reports whether a client's address is in the network that an entry names.
+func matchIP(address, expr string) bool {
+	network, ok := parseNetwork(expr)
 	if !ok {
 		return false
 	}
-	me, err := netip.ParseAddr(id)
-	return err == nil && me.BitLen() == addr.BitLen() && netip.PrefixFrom(addr, bits).Contains(me)
+	client, err := netip.ParseAddr(address)
+	return err == nil && network.Contains(client)
 }
 
-// masked hides the digests in an ACL from a client that may read the node but not administer it.
+// parseNetwork reads the id of an entry of the scheme ip: "address", which is a network of one
+// address, or "address/bits".
+func parseNetwork(expr string) (network netip.Prefix, ok bool) {
+	address, length, hasLength := strings.Cut(expr, "/")
+	addr, ok := parseAddress(address)
+	if !ok {
+		return netip.Prefix{}, false
+	}
+	bits := addr.BitLen()
+	if hasLength {
+		if bits, ok = parseUpTo(length, bits); !ok {
+			return netip.Prefix{}, false
+		}
+	}
+	return netip.PrefixFrom(addr, bits), true
+}
+
+// parseAddress reads an IPv4 or IPv6 address. An IPv6 address must not have a zone, which names an
+// interface of one machine and means nothing to another.
+func parseAddress(s string) (addr netip.Addr, ok bool) {
+	if !strings.Contains(s, ":") {
+		return parseIPv4(s)
+	}
+	addr, err := netip.ParseAddr(s)
+	return addr, err == nil && addr.Zone() == ""
+}
+
+// parseIPv4 reads an address as ZooKeeper does, whose parts are plain decimal numbers: 010.0.0.1,
+// which netip.ParseAddr refuses, is 10.0.0.1.
+func parseIPv4(s string) (addr netip.Addr, ok bool) {
+	parts := strings.Split(s, ".")
+	if len(parts) != 4 {
+		return netip.Addr{}, false
+	}
+	var raw [4]byte
+	for i, part := range parts {
+		v, ok := parseUpTo(part, 255)
+		if !ok {
+			return netip.Addr{}, false
+		}
+		raw[i] = byte(v)
+	}
+	return netip.AddrFrom4(raw), true
+}
+
+// parseUpTo reads a decimal number between 0 and limit.
+func parseUpTo(s string, limit int) (v int, ok bool) {
+	v, err := strconv.Atoi(s)
+	return v, err == nil && v >= 0 && v <= limit
+}
+
+// masked returns a copy of the list whose digests are hidden, for a client that may read the node
+// but not administer it.
 func masked(acl []ACL) []ACL {
 	out := slices.Clone(acl)
-	for i, a := range out {
-		if a.Scheme == "digest" {
-			if user, _, ok := strings.Cut(a.ID, ":"); ok {
-				out[i].ID = user + ":x"
-			}
+	for i, entry := range out {
+		if entry.Scheme != schemeDigest {
+			continue
+		}
+		if user, _, ok := strings.Cut(entry.ID, ":"); ok {
+			out[i].ID = user + ":x"
 		}
 	}
 	return out

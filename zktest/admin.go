@@ -16,36 +16,28 @@ import (
 // Create makes a persistent znode that everybody may use, as another client would. Errors wrap a
 // fault.Code.
 func (s *Server) Create(path string, data []byte) error {
-	return s.admin(request{op: fault.OpCreate, path: path, data: data, acl: openACL, ttl: -1})
+	return s.admin(request{op: fault.OpCreate, path: path, data: data, acl: openACL, ttl: noTTL})
 }
 
 // SetData writes a znode whatever its version. Errors wrap a fault.Code.
 func (s *Server) SetData(path string, data []byte) error {
-	return s.admin(request{op: fault.OpSetData, path: path, data: data, version: -1})
+	return s.admin(request{op: fault.OpSetData, path: path, data: data, version: anyVersion})
 }
 
 // Delete removes a znode whatever its version, including an ephemeral of a live session. Errors
 // wrap a fault.Code.
 func (s *Server) Delete(path string) error {
-	return s.admin(request{op: fault.OpDelete, path: path, version: -1})
+	return s.admin(request{op: fault.OpDelete, path: path, version: anyVersion})
 }
 
 // DeleteAll removes a znode and everything below it, leaves first, each in a transaction of its
 // own; the root and /zookeeper stay. Errors wrap a fault.Code.
 func (s *Server) DeleteAll(path string) error {
-	var all []string
-	for p := range s.Nodes() {
-		if (p == path || strings.HasPrefix(p, strings.TrimSuffix(path, "/")+"/")) &&
-			!special(p) && !strings.HasPrefix(p, "/zookeeper/") {
-			all = append(all, p)
-		}
-	}
+	all := s.deletable(path)
 	if len(all) == 0 && path != "/" {
 		return fmt.Errorf("zktest: delete %s: %w", path, fault.CodeNoNode)
 	}
-	slices.Sort(all)
 	// Not one multi: clients see a tree vanish leaf by leaf, as after an administrator's deleteall.
-	slices.Reverse(all) // children sort behind their parents
 	for _, p := range all {
 		if err := s.Delete(p); err != nil && !errors.Is(err, fault.CodeNoNode) {
 			return err
@@ -54,8 +46,24 @@ func (s *Server) DeleteAll(path string) error {
 	return nil
 }
 
-// admin prepares and commits one write of the test's own. A refused one takes a zxid, as a client's
-// does.
+// deletable returns the paths of a znode and its descendants, but not those of the server's own
+// znodes. Children stand before their parents.
+func (s *Server) deletable(path string) []string {
+	below := strings.TrimSuffix(path, "/") + "/"
+	var all []string
+	for p := range s.Nodes() {
+		isOwn := special(p) || strings.HasPrefix(p, "/zookeeper/")
+		if !isOwn && (p == path || strings.HasPrefix(p, below)) {
+			all = append(all, p)
+		}
+	}
+	slices.Sort(all)
+	slices.Reverse(all)
+	return all
+}
+
+// admin prepares and commits one write of the test's own. As with a client's, a refused one takes a
+// zxid.
 func (s *Server) admin(r request) error {
 	r.operation = operationOf(r.op)
 	s.mu.Lock()
@@ -106,31 +114,37 @@ func (s *Server) Overlap(path string, n int) error {
 	return nil
 }
 
-// overlap is a series of overlapping creates below one znode.
+// overlap is a series of overlapping creates below one znode. It ends with the last create, or with
+// the znode.
 type overlap struct {
-	left    int
+	left    int   // how many creates are still to come
 	going   bool  // the first of them has been prepared
-	creates int32 // the counter behind the latest
+	creates int32 // if going: the parent's counter after the latest
 }
 
-// overlappedLocked notes creates that have been prepared.
+// overlappedLocked takes the mutations of a transaction into account: see Overlap.
 func (s *Server) overlappedLocked(muts []mutation) {
 	for _, m := range muts {
-		if m.kind == mutDelete {
+		switch m.kind {
+		case mutCreate:
+			parent, _ := split(m.path)
+			s.overlapLocked(orRoot(parent), m.creates)
+		case mutDelete:
 			delete(s.overlaps, m.path)
 		}
-		if m.kind != mutCreate {
-			continue
-		}
-		parent, _ := split(m.path)
-		o := s.overlaps[orRoot(parent)]
-		if o == nil {
-			continue
-		}
-		o.going, o.creates = true, m.creates
-		if o.left--; o.left == 0 {
-			delete(s.overlaps, orRoot(parent))
-		}
+	}
+}
+
+// overlapLocked counts one create below a znode. creates is the znode's counter after it.
+func (s *Server) overlapLocked(parent string, creates int32) {
+	o := s.overlaps[parent]
+	if o == nil {
+		return
+	}
+	o.going, o.creates = true, creates
+	o.left--
+	if o.left == 0 {
+		delete(s.overlaps, parent)
 	}
 }
 
@@ -167,7 +181,7 @@ func (s *Server) SendFrame(session int64, payload []byte) error {
 // SendRaw is SendFrame without the length field.
 func (s *Server) SendRaw(session int64, b []byte) error { return s.send(session, slices.Clone(b)) }
 
-// send queues bytes as they are; no fault but a freeze applies to them.
+// send queues bytes as they are. No fault applies to them, except that a freeze holds them back.
 func (s *Server) send(session int64, b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,6 +189,6 @@ func (s *Server) send(session int64, b []byte) error {
 	if ss == nil || ss.conn == nil {
 		return fmt.Errorf("zktest: send to 0x%x: %w", session, fault.CodeConnectionLoss)
 	}
-	ss.conn.out.put(parcel{frame: b, cut: -1})
+	ss.conn.out.put(newParcel(b))
 	return nil
 }

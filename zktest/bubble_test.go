@@ -17,6 +17,7 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
+// dial connects a client of another project's.
 func dial(t *testing.T, s *zktest.Server, timeout time.Duration) *zk.Conn {
 	t.Helper()
 	c, _, err := zk.Connect([]string{s.Addr()}, timeout, zk.WithLogger(quiet{}),

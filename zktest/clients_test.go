@@ -19,6 +19,7 @@ import (
 // server. The tests install nothing; where the packages are missing they fail and say what to
 // install.
 
+// clientFiles requires that the files of a package are there.
 func clientFiles(t *testing.T, pkg string, files ...string) {
 	t.Helper()
 	for _, f := range files {
@@ -28,6 +29,7 @@ func clientFiles(t *testing.T, pkg string, files ...string) {
 	}
 }
 
+// runClient runs a program and returns the lines of its output.
 func runClient(t *testing.T, name string, args ...string) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)

@@ -1,7 +1,6 @@
 package zktest_test
 
 import (
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,33 +17,28 @@ import (
 // for longer than the client's session can last, and what the leader answers meanwhile.
 func cutOffStory(t *testing.T, leader, follower string, cut, heal func()) []string {
 	t.Helper()
-	at := func(addr string) *script {
-		return &script{dial: func() (net.Conn, error) {
-			return net.Dial("tcp", addr)
-		}, sessions: map[string]*raw{}}
-	}
-	f, l := at(follower), at(leader)
-	require.NoError(t, l.step("l connect t=10000"))
-	require.NoError(t, f.step("f connect t=1000"))
-	require.NoError(t, f.step("f create /story m=e"))
+	f, l := scriptAt(follower), scriptAt(leader)
+	l.do(t, "l connect t=10000")
+	f.do(t, "f connect t=1000")
+	f.do(t, "f create /story m=e")
 	cut()
 	beat := time.NewTicker(250 * time.Millisecond)
 	defer beat.Stop()
 	for range 16 { // four timeouts long
 		<-beat.C
-		require.NoError(t, f.step("f ping"))
-		require.NoError(t, f.step("f exists /story"))
-		require.NoError(t, l.step("l ping"))
+		f.do(t, "f ping")
+		f.do(t, "f exists /story")
+		l.do(t, "l ping")
 	}
-	require.NoError(t, l.step("l exists /story"))
-	require.NoError(t, f.step("f quiet create /late"))
-	require.NoError(t, l.step("l exists /late"))
+	l.do(t, "l exists /story")
+	f.send(t, "f create /late")
+	l.do(t, "l exists /late")
 	heal()
-	require.NoError(t, f.step("f eof"))
-	require.NoError(t, l.step("l exists /late"))
+	f.do(t, "f eof")
+	l.do(t, "l exists /late")
 	f.dial = l.dial
-	require.NoError(t, f.step("f reattach"))
-	require.NoError(t, l.step("l close"))
+	f.do(t, "f reattach")
+	l.do(t, "l close")
 	var story []string
 	for _, line := range append(f.trace, l.trace...) {
 		story = append(story, zxids.ReplaceAllString(line, "z"))
@@ -87,7 +81,7 @@ func TestARequestThatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasReco
 		m.CutOff()
 		// until after the third connection's handshake
 		late := s.Inject(fault.Hold().Op(fault.OpCreate))
-		c.do(t, "a quiet create /late m=e")
+		c.send(t, "a create /late m=e")
 		synctest.Wait()
 		c.do(t, "a drop")
 		c.dial = leader
@@ -117,7 +111,7 @@ func TestARequestThatAFaultHeldBackIsNotCarriedOutAfterItsClientHasReconnected(t
 			bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 				c.do(t, "a connect t=10000")
 				late := s.Inject(failure)
-				c.do(t, "a quiet create /late m=e")
+				c.send(t, "a create /late m=e")
 				synctest.Wait()
 				c.do(t, "a drop")
 				require.NotContains(t, c.do(t, "a reattach"), "expired")

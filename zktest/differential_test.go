@@ -81,8 +81,8 @@ func (tg *target) run(dir string, lines []string, sorted bool) ([]string, error)
 	}
 	i := in{b}
 	i.i32()
-	s := &script{dial: tg.dial, root: dir, base: i.i64(), sessions: map[string]*raw{},
-		sorted: sorted}
+	s := newScript(tg.dial)
+	s.root, s.base, s.sorted = dir, i.i64(), sorted
 	if code := i.i32(); code != 0 {
 		return nil, fmt.Errorf("create %s: %d", dir, code)
 	}

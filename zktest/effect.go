@@ -10,11 +10,12 @@ import (
 // effect is what a fault does, in one function for each step of a request at which it acts. The
 // functions are called with the server's lock held.
 type effect struct {
-	// before acts on a request that has arrived. wait, if it is not nil, is called without the lock
-	// and holds the request back; it returns false if the connection ends first.
+	// before acts on a request that has arrived. wait holds the request back, or is nil. It is
+	// called without the lock, and returns false if the connection is killed first.
 	before func(in *Injection, c *conn) (wait func() bool, f fate)
 
-	// instead answers a request in the operation's place, if it returns true.
+	// instead answers a request in the operation's place. If it returns false, the operation
+	// answers.
 	instead func(c *conn, r *request) (answer, bool)
 
 	// reply acts on the reply, or on a notification.
@@ -35,16 +36,17 @@ const (
 	replies
 )
 
-// onReply makes an effect that only changes replies.
+// onReply returns an effect that only changes replies and notifications.
 func onReply(f func(p *parcel)) effect {
 	return effect{reply: func(_ *Injection, p *parcel) { f(p) }}
 }
 
-// onArrival makes an effect that ends requests or lets them pass without delay.
+// onArrival returns an effect that decides what becomes of a request, without delay.
 func onArrival(f func(c *conn) fate) effect {
 	return effect{before: func(_ *Injection, c *conn) (func() bool, fate) { return nil, f(c) }}
 }
 
+// freeze returns an effect that holds back what goes in a direction.
 func freeze(d direction) effect {
 	return effect{freeze: d, before: func(in *Injection, c *conn) (func() bool, fate) {
 		in.freezeLocked(c)
@@ -52,7 +54,7 @@ func freeze(d direction) effect {
 	}}
 }
 
-// effectOf returns what a rule does. Package fault says it in words.
+// effectOf returns the effect of a rule. Package fault says in words what each one does.
 func effectOf(r rule.Rule) effect {
 	switch r.What {
 	case rule.DropReply:

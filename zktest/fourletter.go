@@ -1,7 +1,6 @@
 package zktest
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"runtime"
@@ -14,12 +13,21 @@ import (
 // are those of 3.8, line by line, because tools parse them; what has no meaning here (latencies,
 // queues) is zero.
 
-// fourLetterWord answers an administrator's command if the first four bytes of a connection are
-// one. It cannot be mistaken for a handshake: as a length it would be over a gigabyte.
+// fourLetterWord answers an administrator's command. It returns false if w, the first four bytes of
+// a connection, is none. A command cannot be mistaken for the length of a handshake, which would be
+// over a gigabyte.
 func (c *conn) fourLetterWord(w string) bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	var text string
+	text, ok := c.textLocked(w)
+	if ok {
+		c.out.put(newParcel([]byte(text)))
+	}
+	return ok
+}
+
+// textLocked carries out a command and returns its output. ok is false if w is none.
+func (c *conn) textLocked(w string) (text string, ok bool) {
 	switch w {
 	case "ruok":
 		text = "imok"
@@ -44,18 +52,9 @@ func (c *conn) fourLetterWord(w string) bool {
 	case "srvr":
 		text = c.member.srvrLocked("")
 	case "stat":
-		var b strings.Builder
-		b.WriteString("Clients:\n")
-		for _, o := range c.member.sortedLocked() {
-			b.WriteString(o.briefLocked() + ")\n")
-		}
-		text = c.member.srvrLocked(b.String() + "\n")
+		text = c.member.statLocked()
 	case "cons":
-		var b strings.Builder
-		for _, o := range c.member.sortedLocked() {
-			b.WriteString(o.briefLocked() + o.detailLocked() + ")\n")
-		}
-		text = b.String() + "\n"
+		text = c.member.consLocked()
 	case "mntr":
 		text = c.member.mntrLocked()
 	case "wchs":
@@ -67,10 +66,9 @@ func (c *conn) fourLetterWord(w string) bool {
 	case "dump":
 		text = c.member.dumpLocked()
 	default:
-		return false
+		return "", false
 	}
-	c.out.put(parcel{frame: []byte(text), cut: -1})
-	return true
+	return text, true
 }
 
 // release has the form of a real one; the suffix says that zktest answers.
@@ -96,20 +94,33 @@ func (m *Member) modeLocked() string {
 	return "follower"
 }
 
-// sortedLocked lists the connections in order of arrival.
-func (m *Member) sortedLocked() []*conn {
-	cs := slices.Collect(maps.Keys(m.conns))
-	slices.SortFunc(cs, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
-	return cs
-}
-
 // srvrLocked is the text of srvr, and with a list of clients in the middle that of stat.
 func (m *Member) srvrLocked(clients string) string {
 	return fmt.Sprintf(
 		"Zookeeper version: %s\n%sLatency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\n"+
 			"Connections: %d\nOutstanding: 0\nZxid: 0x%x\nMode: %s\nNode count: %d\n",
-		m.s.release(), clients, m.s.received, m.s.sent, len(
-			m.conns), m.tree.zxid, m.modeLocked(), len(m.tree.nodes))
+		m.s.release(), clients, m.s.received, m.s.sent,
+		len(m.conns), m.tree.zxid, m.modeLocked(), len(m.tree.nodes))
+}
+
+// statLocked is the text of stat: that of srvr, with a line for each client.
+func (m *Member) statLocked() string {
+	var b strings.Builder
+	b.WriteString("Clients:\n")
+	for _, o := range inOrder(m.conns) {
+		b.WriteString(o.briefLocked() + ")\n")
+	}
+	b.WriteString("\n")
+	return m.srvrLocked(b.String())
+}
+
+// consLocked is the text of cons: a longer line for each client.
+func (m *Member) consLocked() string {
+	var b strings.Builder
+	for _, o := range inOrder(m.conns) {
+		b.WriteString(o.briefLocked() + o.detailLocked() + ")\n")
+	}
+	return b.String() + "\n"
 }
 
 // conf is the configuration; test code asks it for the tick.
@@ -246,7 +257,7 @@ func (m *Member) dumpLocked() string {
 	fmt.Fprintf(&b, "Connections dump:\nConnections Sets (1)/(%d):\n%d expire at %s:\n",
 		len(m.conns), len(m.conns),
 		time.Now().Format(layout))
-	for _, c := range m.sortedLocked() {
+	for _, c := range inOrder(m.conns) {
 		fmt.Fprintf(&b, "\tip: /%s sessionId: 0x%x\n", c.nc.RemoteAddr(), uint64(c.session))
 	}
 	return b.String()

@@ -13,6 +13,14 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
+// overTCP returns a dialer of a server's address.
+func overTCP(s *zktest.Server) dialer {
+	return func(string, string, time.Duration) (net.Conn, error) {
+		return net.Dial("tcp", s.Addr())
+	}
+}
+
+// fourLetters returns the answer to a four-letter word.
 func fourLetters(t *testing.T, addr, word string) string {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", addr, time.Second)
@@ -28,9 +36,7 @@ func fourLetters(t *testing.T, addr, word string) string {
 
 func TestFourLetterWordsHaveTheFormsThatToolsParse(t *testing.T) {
 	s := zktest.Run(t)
-	c := scriptOn(t, func(string, string, time.Duration) (net.Conn, error) {
-		return net.Dial("tcp", s.Addr())
-	})
+	c := scriptOn(t, overTCP(s))
 	c.ok(t, "a create /x", "a create /e m=e", "a get /x w", "a ls / w")
 	for word, form := range map[string]string{
 		"ruok": `^imok$`,
@@ -55,11 +61,9 @@ func TestFourLetterWordsHaveTheFormsThatToolsParse(t *testing.T) {
 	}
 }
 
-func TestResetCountsBeginAnew(t *testing.T) {
+func TestResetCountsBeginAtZero(t *testing.T) {
 	s := zktest.Run(t)
-	c := scriptOn(t, func(string, string, time.Duration) (net.Conn, error) {
-		return net.Dial("tcp", s.Addr())
-	})
+	c := scriptOn(t, overTCP(s))
 	c.ok(t, "a create /x", "a get /x")
 	assert.Regexp(t, `Received: [3-9]\n`, fourLetters(t, s.Addr(), "srvr"))
 	assert.Equal(t, "Server stats reset.\n", fourLetters(t, s.Addr(), "srst"))

@@ -28,10 +28,10 @@ func bubble(
 
 type dialer func(network, addr string, timeout time.Duration) (net.Conn, error)
 
+// scriptOn returns a script whose sessions connect by a dialer. Their connections end with the
+// test.
 func scriptOn(t *testing.T, d dialer) *script {
-	c := &script{dial: func() (net.Conn, error) {
-		return d("", "", 0)
-	}, sessions: map[string]*raw{}}
+	c := newScript(func() (net.Conn, error) { return d("", "", 0) })
 	t.Cleanup(func() {
 		for _, r := range c.sessions {
 			_ = r.nc.Close()
@@ -40,15 +40,29 @@ func scriptOn(t *testing.T, d dialer) *script {
 	return c
 }
 
+// scriptAt returns a script whose sessions connect to an address.
+func scriptAt(addr string) *script {
+	return newScript(func() (net.Conn, error) { return net.Dial("tcp", addr) })
+}
+
 // do runs one line and returns what it added to the trace.
 func (s *script) do(t *testing.T, line string) string {
 	t.Helper()
 	n := len(s.trace)
 	require.NoError(t, s.step(line))
-	s.flush()
+	s.recordEvents()
 	return strings.Join(s.trace[n:], "\n")
 }
 
+// send sends the request of a line and does not wait for its answer, which the session's next line
+// takes for its own.
+func (s *script) send(t *testing.T, line string) {
+	t.Helper()
+	session, request, _ := strings.Cut(line, " ")
+	require.NoError(t, s.step(session+" quiet "+request))
+}
+
+// ok runs lines that must succeed.
 func (s *script) ok(t *testing.T, lines ...string) {
 	t.Helper()
 	for _, l := range lines {
@@ -56,11 +70,13 @@ func (s *script) ok(t *testing.T, lines ...string) {
 	}
 }
 
+// refused runs a line whose request the server must answer with code.
 func (s *script) refused(t *testing.T, line string, code fault.Code) {
 	t.Helper()
 	require.Contains(t, s.do(t, line), " code="+strconv.Itoa(int(code))+" ", line)
 }
 
+// exists reports whether the leader has a znode.
 func exists(s *zktest.Server, path string) bool {
 	_, ok := s.Node(path)
 	return ok

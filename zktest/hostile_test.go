@@ -2,7 +2,6 @@ package zktest_test
 
 import (
 	"context"
-	"net"
 	"runtime"
 	"testing"
 	"time"
@@ -52,15 +51,12 @@ func TestCloseJoinsEverything(t *testing.T) {
 	s.Inject(fault.DelayReply(time.Hour).Op(fault.OpSync))
 	for i, op := range []string{"create /x", "delete /x", "exists /", "set / d=1", "sync /",
 		"ping"} {
-		d := s.Dial
+		c := scriptOn(t, s.Dial)
 		if i%2 == 0 {
-			d = func(string, string, time.Duration) (net.Conn, error) {
-				return net.Dial("tcp", s.Addr())
-			}
+			c.dial = scriptAt(s.Addr()).dial
 		}
-		c := scriptOn(t, d)
-		require.NoError(t, c.step("a connect"))
-		require.NoError(t, c.step("a quiet "+op))
+		c.do(t, "a connect")
+		c.send(t, "a "+op)
 		if i > 3 {
 			c.do(t, "a drop")
 		}

@@ -2,10 +2,7 @@ package zktest
 
 import (
 	"context"
-	"fmt"
-	"path"
 	"slices"
-	"strings"
 
 	"github.com/zklock/locker/zktest/fault"
 	"github.com/zklock/locker/zktest/internal/rule"
@@ -22,10 +19,10 @@ type Injection struct {
 	f injected
 
 	// guarded by s.mu
-	seen    int // requests selected, struck or not
-	hits    int // requests struck
-	over    bool
-	gate    chan struct{}  // what Hold and HoldReply wait for
+	seen    int            // requests selected, struck or not
+	hits    int            // requests struck
+	over    bool           // removed: it strikes nothing more
+	gate    chan struct{}  // what Hold and HoldReply wait for; closed by Release and Remove
 	first   chan struct{}  // closed by the first hit
 	freezes map[*conn]bool // the connections whose gates this fault has shut; each is opened once
 }
@@ -38,29 +35,38 @@ func (s *Server) Inject(f fault.Fault) *Injection { return s.inject(f, nil) }
 // Inject is Server.Inject for the clients that are connected to this member.
 func (m *Member) Inject(f fault.Fault) *Injection { return m.s.inject(f, m) }
 
+// inject is Server.Inject. It selects the clients of the member only, or those of all if only is
+// nil.
 func (s *Server) inject(given fault.Fault, only *Member) *Injection {
 	r := rule.Of(given)
-	f := injected{r, effectOf(r), only}
-	for _, p := range f.Paths {
-		if _, err := path.Match(strings.TrimSuffix(p, "/**"), ""); err != nil {
-			panic(fmt.Sprintf("zktest: path pattern %q: %v", p, err))
-		}
+	for _, p := range r.Paths {
+		checkPattern(p)
 	}
-	in := &Injection{s: s, f: f, gate: make(chan struct{}), first: make(chan struct{}),
-		freezes: map[*conn]bool{}}
+	in := &Injection{
+		s:       s,
+		f:       injected{r, effectOf(r), only},
+		gate:    make(chan struct{}),
+		first:   make(chan struct{}),
+		freezes: map[*conn]bool{},
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = append(s.faults, in)
-	if f.standing() {
-		for _, m := range s.members {
-			for _, c := range inOrder(m.conns) {
-				if f.reaches(c) {
-					in.freezeLocked(c)
-				}
+	if in.f.standing() {
+		in.freezeAllLocked()
+	}
+	return in
+}
+
+// freezeAllLocked freezes the open connections that the fault selects.
+func (in *Injection) freezeAllLocked() {
+	for _, m := range in.s.members {
+		for _, c := range inOrder(m.conns) {
+			if in.f.reaches(c) {
+				in.freezeLocked(c)
 			}
 		}
 	}
-	return in
 }
 
 // Remove ends the fault: held requests and frozen connections continue. Removing twice is harmless.
@@ -70,14 +76,15 @@ func (in *Injection) Remove() {
 	in.removeLocked()
 }
 
-// removeLocked is Remove.
+// removeLocked is Remove for a caller that holds the server's lock.
 func (in *Injection) removeLocked() {
-	if !in.over {
-		in.over = true
-		close(in.gate)
-		for _, c := range inOrder(in.freezes) {
-			in.thawLocked(c)
-		}
+	if in.over {
+		return
+	}
+	in.over = true
+	close(in.gate)
+	for _, c := range inOrder(in.freezes) {
+		in.thawLocked(c)
 	}
 	in.s.faults = slices.DeleteFunc(in.s.faults, func(o *Injection) bool { return o == in })
 }
@@ -111,8 +118,8 @@ func (in *Injection) Wait(ctx context.Context, n int) error {
 	return in.s.Await(ctx, func() bool { return in.Hits() >= n })
 }
 
-// strikeLocked counts one more request that the fault selects, and reports whether it strikes that
-// one.
+// strikeLocked counts one more request, or connection, that the fault selects. It reports whether
+// the fault strikes that one, which its Skip and Times decide.
 func (in *Injection) strikeLocked() bool {
 	in.seen++
 	if in.over || in.seen <= in.f.Skip || in.f.Times > 0 && in.hits >= in.f.Times {
@@ -126,7 +133,8 @@ func (in *Injection) strikeLocked() bool {
 	return true
 }
 
-// matchLocked returns the faults that strike a request.
+// matchLocked returns the faults that strike a request, and counts the request for each fault that
+// selects it.
 func (s *Server) matchLocked(c *conn, op fault.Op, paths []string) []*Injection {
 	var struck []*Injection
 	for _, in := range s.faults {
@@ -137,29 +145,28 @@ func (s *Server) matchLocked(c *conn, op fault.Op, paths []string) []*Injection 
 	return struck
 }
 
-// refusedLocked says whether a new connection is refused.
-func (s *Server) refusedLocked(m *Member) bool {
-	no := false
-	// Every fault is asked, because each keeps its own count.
+// refuseLocked reports whether a fault refuses a new connection. Each fault counts the connection,
+// also one that another fault has refused already.
+func (s *Server) refuseLocked(m *Member) bool {
+	refused := false
 	for _, in := range s.faults {
 		if in.f.refuse && (in.f.member == nil || in.f.member == m) && in.strikeLocked() {
-			no = true
+			refused = true
 		}
 	}
-	return no
+	return refused
 }
 
-// freezeLocked shuts the gates of a connection.
+// freezeLocked shuts the gates of a connection, once.
 func (in *Injection) freezeLocked(c *conn) {
 	if in.over || in.freezes[c] {
 		return
 	}
-	in.freezes[c] = true
 	// A Freeze with Op or Path was already counted in matchLocked.
 	if in.f.standing() && !in.strikeLocked() {
-		delete(in.freezes, c)
 		return
 	}
+	in.freezes[c] = true
 	if in.f.effect.freeze&requests != 0 {
 		c.in.close()
 	}
@@ -192,8 +199,9 @@ func (s *Server) freezeNewLocked(c *conn) {
 	}
 }
 
-// thawLocked forgets a connection that is gone for good.
-func (s *Server) thawLocked(c *conn) {
+// forgetFrozenLocked makes the faults forget a connection that is killed. Its gates stay as they
+// are.
+func (s *Server) forgetFrozenLocked(c *conn) {
 	for _, in := range s.faults {
 		delete(in.freezes, c)
 	}

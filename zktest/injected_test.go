@@ -27,7 +27,7 @@ func TestARequestWhoseReplyIsDroppedIsCommitted(t *testing.T) {
 func TestConnectionSurvivesADroppedReply(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		s.Inject(fault.DropReply().Op(fault.OpCreate).Once())
-		require.NoError(t, c.step("a quiet create /x"))
+		c.send(t, "a create /x")
 		c.ok(t, "a exists /x")
 	})
 }
@@ -37,7 +37,7 @@ func TestDroppedRequestLeavesNothing(t *testing.T) {
 		c.ok(t, "a ping")
 		in := s.Inject(fault.DropRequest().Op(fault.OpCreate))
 		z := s.Zxid()
-		require.NoError(t, c.step("a quiet create /x"))
+		c.send(t, "a create /x")
 		c.ok(t, "a ping")
 		assert.Equal(t, z, s.Zxid())
 		assert.False(t, exists(s, "/x"))
@@ -49,11 +49,11 @@ func TestDroppedRequestLeavesNothing(t *testing.T) {
 
 func TestADroppedRequestDoesNotKeepTheSessionAlive(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		require.NoError(t, c.step("a connect t=4000"))
+		c.do(t, "a connect t=4000")
 		s.Inject(fault.DropRequest().Op(fault.OpPing))
 		for range 4 {
 			time.Sleep(2 * time.Second)
-			_ = c.step("a quiet ping")
+			c.send(t, "a ping")
 		}
 		synctest.Wait()
 		assert.Empty(t, s.Sessions())
@@ -65,7 +65,7 @@ func TestDelayedRequestIsCarriedOutLater(t *testing.T) {
 		c.ok(t, "a ping")
 		s.Inject(fault.Delay(3 * time.Second).Op(fault.OpCreate))
 		start := time.Now()
-		require.NoError(t, c.step("a quiet create /x"))
+		c.send(t, "a create /x")
 		time.Sleep(3*time.Second - 1)
 		synctest.Wait()
 		assert.False(t, exists(s, "/x"))
@@ -79,7 +79,7 @@ func TestARequestWhoseReplyIsDelayedIsCarriedOutAtOnce(t *testing.T) {
 		c.ok(t, "a ping")
 		s.Inject(fault.DelayReply(3 * time.Second).Op(fault.OpCreate))
 		start := time.Now()
-		require.NoError(t, c.step("a quiet create /x"))
+		c.send(t, "a create /x")
 		synctest.Wait()
 		assert.True(t, exists(s, "/x"))
 		c.ok(t, "a ping") // reads the create's reply as its own: that comes first
@@ -91,7 +91,7 @@ func TestHeldRequestWaitsForRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping", "b ping")
 		in := s.Inject(fault.Hold().Op(fault.OpCreate).Path("/x"))
-		require.NoError(t, c.step("a quiet create /x"))
+		c.send(t, "a create /x")
 		<-in.Hit()
 		synctest.Wait()
 		assert.False(t, exists(s, "/x"))
@@ -99,7 +99,7 @@ func TestHeldRequestWaitsForRelease(t *testing.T) {
 		in.Release()
 		synctest.Wait()
 		assert.True(t, exists(s, "/x"))
-		require.NoError(t, c.step("b quiet create /x"))
+		c.send(t, "b create /x")
 		synctest.Wait()
 		assert.Equal(t, 2, in.Hits())
 		in.Remove()
@@ -112,7 +112,7 @@ func TestARequestWhoseReplyIsHeldIsCarriedOutAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
 		in := s.Inject(fault.HoldReply().Op(fault.OpCreate))
-		require.NoError(t, c.step("a quiet create /x"))
+		c.send(t, "a create /x")
 		require.NoError(t, in.Wait(t.Context(), 1))
 		synctest.Wait()
 		assert.True(t, exists(s, "/x"))
@@ -125,7 +125,7 @@ func TestHeldRequestOfAClientThatLeftIsStillCarriedOut(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
 		in := s.Inject(fault.Hold().Op(fault.OpCreate))
-		require.NoError(t, c.step("a quiet create /x"))
+		c.send(t, "a create /x")
 		<-in.Hit()
 		c.do(t, "a drop")
 		synctest.Wait()
@@ -169,44 +169,68 @@ func TestAnswerWithAnyCode(t *testing.T) {
 	})
 }
 
-func TestTornRepliesEndOrStall(t *testing.T) {
+func TestATruncatedReplyEndsTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		c.ok(t, "a ping", "b ping", "c ping")
+		c.ok(t, "a ping")
 		s.Inject(fault.Truncate(10).Op(fault.OpExists))
 		assert.Equal(t, "a exists: closed", c.do(t, "a exists /"))
-		s.Inject(fault.Stall(10).Op(fault.OpGetData))
-		assert.Equal(t, "b get: silent", c.do(t, "b get /"))
-		s.Inject(fault.Garble(func(b []byte) []byte { b[15] = 0x9b; return b }).Op(fault.OpCreate))
-		c.refused(t, "c create /x", 0x9b)
 	})
 }
 
-func TestHandshakeCanFail(t *testing.T) {
+func TestAStalledReplyLeavesTheConnectionSilent(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping")
+		s.Inject(fault.Stall(10).Op(fault.OpGetData))
+		assert.Equal(t, "a get: silent", c.do(t, "a get /"))
+	})
+}
+
+func TestAGarbledReplySaysWhatTheFaultMakesOfIt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping")
+		s.Inject(fault.Garble(func(b []byte) []byte { b[15] = 0x9b; return b }).Op(fault.OpCreate))
+		c.refused(t, "a create /x", 0x9b)
+	})
+}
+
+func TestAHandshakeThatAFaultEndsOpensASessionOnlyIfItWasCarriedOut(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		s.Inject(fault.CloseBefore().Op(fault.OpConnect).Once())
 		assert.Equal(t, "a connect: closed", c.do(t, "a connect"))
 		assert.Empty(t, s.Sessions())
+
 		s.Inject(fault.CloseAfter().Op(fault.OpConnect).Once())
 		assert.Equal(t, "a connect: closed", c.do(t, "a connect"))
 		assert.Len(t, s.Sessions(), 1)
+	})
+}
+
+func TestAHandshakeWhoseReplyStallsFails(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		s.Inject(fault.Stall(3).Op(fault.OpConnect).Session(0).Once())
 		assert.Equal(t, "a connect: closed", c.do(t, "a connect"))
 		c.ok(t, "b ping")
 	})
 }
 
-func TestNotificationsCanBeLostOrDelayed(t *testing.T) {
+func TestALostNotificationNeverComes(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a create /x", "b get /x w")
 		s.Inject(fault.DropReply().Op(fault.OpNotify).Path("/x").Once())
 		c.ok(t, "a set /x d=1")
-		assert.NotContains(t, c.do(t, "b get /x w"), "!")
+		assert.NotContains(t, c.do(t, "b get /x"), "!")
+		assert.Equal(t, 1, s.Notifications())
+	})
+}
+
+func TestADelayedNotificationComesLater(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a create /x", "b get /x w")
 		s.Inject(fault.DelayReply(time.Second).Op(fault.OpNotify).Once())
 		start := time.Now()
-		c.ok(t, "a set /x d=2")
+		c.ok(t, "a set /x d=1")
 		assert.Contains(t, c.do(t, "b ping"), "b ! 3 3 /x")
 		assert.Equal(t, time.Second, time.Since(start))
-		assert.Equal(t, 2, s.Notifications())
 	})
 }
 
@@ -214,7 +238,7 @@ func TestAFrozenConnectionDeliversEverythingAfterTheThaw(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
 		in := s.Inject(fault.Freeze())
-		require.NoError(t, c.step("a quiet create /x"))
+		c.send(t, "a create /x")
 		synctest.Wait()
 		assert.False(t, exists(s, "/x"))
 		in.Remove()
@@ -239,11 +263,11 @@ func TestFreezeHidesThatTheClientLeft(t *testing.T) {
 
 func TestFrozenRepliesKeepTheSessionAlive(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		require.NoError(t, c.step("a connect t=4000"))
+		c.do(t, "a connect t=4000")
 		in := s.Inject(fault.FreezeReplies().Session(c.sessions["a"].id))
 		for range 30 {
 			time.Sleep(2 * time.Second)
-			require.NoError(t, c.step("a quiet ping"))
+			c.send(t, "a ping")
 		}
 		assert.Len(t, s.Sessions(), 1)
 		c.ok(t, "b ping") // only a is selected
@@ -254,7 +278,7 @@ func TestFrozenRepliesKeepTheSessionAlive(t *testing.T) {
 
 func TestFrozenRequestsLetTheSessionExpire(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		require.NoError(t, c.step("a connect t=4000"))
+		c.do(t, "a connect t=4000")
 		c.ok(t, "a create /x", "a get /x w", "b ping")
 		s.Inject(fault.FreezeRequests().Session(c.sessions["a"].id))
 		c.ok(t, "b set /x d=1")
@@ -298,22 +322,32 @@ func TestRefusedConnections(t *testing.T) {
 	})
 }
 
-func TestFaultsSelectByPathSessionAndCount(t *testing.T) {
+func TestAFaultOfAPathPatternStrikesEveryRequestThatNamesSuchAPath(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a create /d", "b create /d/e")
-		deep := s.Inject(fault.Answer(fault.CodeNoAuth).Path("/d/**"))
+		s.Inject(fault.Answer(fault.CodeNoAuth).Path("/d/**"))
 		c.ok(t, "a exists /d")
 		c.refused(t, "a exists /d/e", fault.CodeNoAuth)
 		c.refused(t, "a create /d/e/f", fault.CodeNoAuth)
 		c.refused(t, "a multi check / ; check /d/x", fault.CodeNoAuth)
-		deep.Remove()
-		only := s.Inject(
+	})
+}
+
+func TestAFaultOfASessionCountsThatSessionsRequests(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a create /d", "b ping")
+		in := s.Inject(
 			fault.Answer(fault.CodeNoAuth).Session(c.sessions["b"].id).After(1).Times(2))
 		c.ok(t, "a ping", "b ping")
 		c.refused(t, "b exists /d", fault.CodeNoAuth)
 		c.refused(t, "b exists /d", fault.CodeNoAuth)
 		c.ok(t, "b exists /d", "a exists /d")
-		assert.Equal(t, 2, only.Hits())
+		assert.Equal(t, 2, in.Hits())
+	})
+}
+
+func TestAFaultThatCannotStrikePanics(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, _ *script) {
 		assert.Panics(t, func() { s.Inject(fault.DropReply().Path("[")) })
 		assert.Panics(t, func() { s.Inject(fault.Fault{}) })
 	})

@@ -29,9 +29,9 @@ type Member struct {
 	tree         *tree
 	pending      []*txn        // committed, not yet applied here
 	lag          int           // how many pending transactions stay unapplied
-	healed       chan struct{} // closed while connected to the leader
-	deposed      bool          // of a member that is cut off: it answers syncs by itself
-	down         bool
+	link         link          // to the leader; the leader's own is always linked
+	healed       chan struct{} // closed when link becomes linked again
+	down         bool          // no connections, and new ones are refused
 	minTimeout   time.Duration
 	maxTimeout   time.Duration
 	conns        map[*conn]struct{} // the connections of its clients
@@ -39,13 +39,28 @@ type Member struct {
 	childWatches *watchTable
 }
 
-// newMember makes a member with a replica of its own.
+// link says whether a member reaches the leader. CutOff and Depose lead away from linked, Heal back
+// to it. A member that is cut off may still be deposed, but not the other way round.
+type link uint8
+
+const (
+	linked  link = iota
+	cut          // what needs the leader waits: writes, syncs and handshakes
+	deposed      // cut, and taking itself for the leader: it answers syncs by itself
+)
+
+// newMember returns a member that is linked to the leader. Its replica is t, which nothing else may
+// use.
 func newMember(s *Server, t *tree) *Member {
-	m := &Member{s: s, tree: t, conns: map[*conn]struct{}{}, healed: make(chan struct{}),
-		minTimeout: s.opt.minTimeout, maxTimeout: s.opt.maxTimeout,
-		dataWatches: newWatchTable(s.opt.dialect), childWatches: newWatchTable(s.opt.dialect)}
-	close(m.healed)
-	return m
+	return &Member{
+		s:            s,
+		tree:         t,
+		conns:        map[*conn]struct{}{},
+		minTimeout:   s.opt.minTimeout,
+		maxTimeout:   s.opt.maxTimeout,
+		dataWatches:  newWatchTable(s.opt.dialect),
+		childWatches: newWatchTable(s.opt.dialect),
+	}
 }
 
 // Follower adds a member that follows the leader at once and completely until Lag or CutOff say
@@ -62,26 +77,35 @@ func (s *Server) Follower() (*Member, error) {
 	return m, s.addMemberLocked(m)
 }
 
-// addMemberLocked gives a member its address and makes it part of the ensemble.
+// addMemberLocked gives a member its number and address and makes it part of the ensemble. The
+// error is that of listening.
 func (s *Server) addMemberLocked(m *Member) error {
 	m.number = len(s.members)
 	if s.opt.noListener {
 		// Nothing listens there, but it parses as an address and needs no name server.
 		m.addr = fmt.Sprintf("127.0.0.1:%d", 2181+m.number)
-	} else {
-		addr := "127.0.0.1:0"
-		if m.number == 0 && s.opt.addr != "" {
-			addr = s.opt.addr
-		}
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			return fmt.Errorf("zktest: %w", err) // err begins with "listen tcp"
-		}
-		m.listener, m.addr = l, l.Addr().String()
-		s.wg.Add(1)
-		go m.accept()
+	} else if err := m.listen(); err != nil {
+		return err
 	}
 	s.members = append(s.members, m)
+	return nil
+}
+
+// listen begins to accept connections, the leader at the address of WithAddr, if there is one, and
+// any other member at a free port.
+func (m *Member) listen() error {
+	addr := "127.0.0.1:0"
+	if m.number == 0 && m.s.opt.addr != "" {
+		addr = m.s.opt.addr
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("zktest: %w", err) // err begins with "listen tcp"
+	}
+	m.listener = l
+	m.addr = l.Addr().String()
+	m.s.wg.Add(1)
+	go m.accept()
 	return nil
 }
 
@@ -95,7 +119,7 @@ func (m *Member) Addr() string { return m.addr }
 func (m *Member) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	if m.s.closed || m.down || m.s.refusedLocked(m) {
+	if !m.admitLocked() {
 		return nil, &net.OpError{Op: "dial", Net: "zktest", Err: errRefused}
 	}
 	// The caller's goroutine makes the pipe's channels, so they belong to the caller's bubble.
@@ -106,7 +130,7 @@ func (m *Member) Dial(network, addr string, timeout time.Duration) (net.Conn, er
 
 var errRefused = errors.New("connection refused")
 
-// accept owns the listener; it ends when Close closes it.
+// accept is the goroutine of a member's listener. It ends when Close closes the listener.
 func (m *Member) accept() {
 	defer m.s.wg.Done()
 	for {
@@ -117,62 +141,75 @@ func (m *Member) accept() {
 			}
 			return
 		}
-		m.s.mu.Lock()
-		if m.s.closed || m.down || m.s.refusedLocked(m) {
-			// A reset is as close to "connection refused" as an open listener can get.
-			if t, ok := nc.(*net.TCPConn); ok {
-				_ = t.SetLinger(0)
-			}
-			_ = nc.Close()
-		} else {
-			if m.s.opt.tls != nil {
-				nc = tls.Server(nc, m.s.opt.tls) // the handshake happens with the first read
-			}
-			m.s.serveLocked(m, nc)
-		}
-		m.s.mu.Unlock()
+		m.serveOrReset(nc)
 	}
 }
 
-// catchUpLocked applies pending transactions until only keep of them are left, and returns the
-// stats of the last one applied. A member that is cut off applies nothing.
+// serveOrReset serves a connection that the listener has accepted, or ends it at once.
+func (m *Member) serveOrReset(nc net.Conn) {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	if !m.admitLocked() {
+		reset(nc)
+		return
+	}
+	if m.s.opt.tls != nil {
+		nc = tls.Server(nc, m.s.opt.tls) // the handshake happens with the first read
+	}
+	m.s.serveLocked(m, nc)
+}
+
+// admitLocked decides whether a new connection is served. It counts the connection for the faults
+// that refuse some.
+func (m *Member) admitLocked() bool {
+	return !m.s.closed && !m.down && !m.s.refuseLocked(m)
+}
+
+// reset ends a connection with a TCP reset, which is as close to "connection refused" as an open
+// listener can get.
+func reset(nc net.Conn) {
+	if t, ok := nc.(*net.TCPConn); ok {
+		_ = t.SetLinger(0)
+	}
+	_ = nc.Close()
+}
+
+// catchUpLocked applies pending transactions until only keep of them are left. It returns the stats
+// that the last of them left behind, one for each mutation. A member that is cut off applies
+// nothing.
 func (m *Member) catchUpLocked(keep int) []Stat {
-	var stats []Stat
-	if m.isCutLocked() {
+	if m.link != linked {
 		return nil
 	}
+	var stats []Stat
 	for len(m.pending) > keep {
 		x := m.pending[0]
 		m.pending = m.pending[1:]
-		stats = stats[:0] // only those of the last one, the caller's own, are used
-		for i := range x.muts {
-			stats = append(stats, m.tree.apply(&x.muts[i], x, m.eventLocked))
-		}
-		m.tree.zxid = max(m.tree.zxid, x.zxid)
-		if x.ended != 0 {
-			m.closeSessionLocked(x.ended)
-		}
+		stats = m.applyLocked(x, stats[:0])
 	}
 	return stats
 }
 
-// closeSessionLocked closes the connections of a session that has ended, after their queues have
-// been sent.
-func (m *Member) closeSessionLocked(id int64) {
-	for c := range m.conns {
-		if c.session == id && !c.closing {
-			c.finishLocked()
-		}
+// applyLocked applies one transaction to the member's replica and fires its watches. It appends the
+// stats that the mutations left behind to stats.
+func (m *Member) applyLocked(x *txn, stats []Stat) []Stat {
+	for i := range x.muts {
+		stats = append(stats, m.tree.apply(&x.muts[i], x, m.eventLocked))
 	}
+	m.tree.zxid = max(m.tree.zxid, x.zxid)
+	if x.ended != 0 {
+		m.finishSessionLocked(x.ended)
+	}
+	return stats
 }
 
-// isCutLocked says whether the leader is out of reach.
-func (m *Member) isCutLocked() bool {
-	select {
-	case <-m.healed:
-		return false
-	default:
-		return true
+// finishSessionLocked ends the connections of a session that has ended, when their outboxes have
+// been sent. A connection that is closing already ends by itself.
+func (m *Member) finishSessionLocked(id int64) {
+	for c := range m.conns {
+		if c.session == id && c.phase == serving {
+			c.finishLocked()
+		}
 	}
 }
 
@@ -210,19 +247,28 @@ func (m *Member) Lag(n int) {
 func (m *Member) CutOff() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	if m != m.s.leader && !m.isCutLocked() {
-		m.healed = make(chan struct{})
+	m.cutOffLocked()
+}
+
+// cutOffLocked is CutOff.
+func (m *Member) cutOffLocked() {
+	if m == m.s.leader || m.link != linked {
+		return
 	}
+	m.link = cut
+	m.healed = make(chan struct{})
 }
 
 // Depose is CutOff for a member in the role of a leader that has lost its followers: it answers
 // syncs too, by itself, as a real one does until it notices. The zktest leader still orders the
 // others' writes, and for it the call does nothing.
 func (m *Member) Depose() {
-	m.CutOff()
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	m.deposed = m.isCutLocked()
+	m.cutOffLocked()
+	if m.link == cut {
+		m.link = deposed
+	}
 }
 
 // Heal ends CutOff and Depose: the member catches up, drops the clients whose sessions are over,
@@ -230,12 +276,13 @@ func (m *Member) Depose() {
 func (m *Member) Heal() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	m.deposed = false
-	if m.isCutLocked() {
-		close(m.healed)
-		m.catchUpLocked(m.lag)
-		m.s.changedLocked()
+	if m.link == linked {
+		return
 	}
+	m.link = linked
+	close(m.healed)
+	m.catchUpLocked(m.lag)
+	m.s.changedLocked()
 }
 
 // Down drops the member's connections without another byte and refuses new ones until Up. As long

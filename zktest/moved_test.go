@@ -1,7 +1,6 @@
 package zktest_test
 
 import (
-	"net"
 	"regexp"
 	"slices"
 	"testing"
@@ -56,19 +55,16 @@ func TestOldConnectionsOfMovedSessionsBehaveAsOnARealEnsemble(t *testing.T) {
 func moved(t *testing.T, addrs map[string][]string, roles [2]string) (trace []string) {
 	t.Helper()
 	from, to := addrs[roles[0]][0], addrs[roles[1]][len(addrs[roles[1]])-1]
-	addr := from
-	s := &script{dial: func() (net.Conn, error) {
-		return net.Dial("tcp", addr)
-	}, sessions: map[string]*raw{}}
-	require.NoError(t, s.step("a create /e m=e"))
-	require.NoError(t, s.step("old ping"))
+	s := scriptAt(from)
+	s.do(t, "a create /e m=e")
+	s.do(t, "old ping")
 	old := s.sessions["a"]
-	addr = to
-	require.NoError(t, s.step("a reattach"))
+	s.dial = scriptAt(to).dial
+	s.do(t, "a reattach")
 	s.sessions["old"] = old
 	for _, l := range []string{"a sync /", "old ping", "old exists /e", "a set /e d=1",
 		"old set /e d=2", "old eof", "a get /e", "a close"} {
-		require.NoError(t, s.step(l))
+		s.do(t, l)
 	}
 	for _, l := range s.trace {
 		trace = append(trace, zxids.ReplaceAllString(l, "z"))

@@ -37,18 +37,16 @@ type operation struct {
 	// node.
 	perm int32
 
-	// serve carries the request out, nil for what is no request. It and what it calls in read.go,
-	// write.go and sasl.go otherReads change no znode either; they take a path of any form, of no
-	// node or of several.
+	// serve carries the request out. It is nil for what clients cannot request.
 	serve func(c *conn, r *request) answer
 
-	// prepare checks a write against the leader's state; encode writes the body of its reply, nil
-	// for none.
+	// prepare checks a write against the leader's state. encode writes the body of its reply; nil
+	// if it has none.
 	prepare func(p *preparer, r *request) (mutation, fault.Code)
 	encode  func(e *encoder, m *mutation, st *Stat)
 }
 
-// partOf says what a request may be a part of.
+// partOf says what an operation may be a part of.
 type partOf uint8
 
 const (
@@ -149,14 +147,14 @@ func otherReads() map[fault.Op]*operation {
 		fault.OpGetEphemerals: {last: "GETE", decode: decodePrefix,
 			serve: reads((*conn).getEphemerals)},
 		fault.OpCheckWatches: {last: "CHKW", decode: decodeFlagged, takesNull: true,
-			serve: reads((*conn).findWatches)},
+			serve: reads((*conn).checkWatches)},
 		fault.OpRemoveWatches: {last: "REMW", decode: decodeFlagged, takesNull: true,
-			serve: reads((*conn).findWatches)},
+			serve: reads((*conn).removeWatches)},
 		fault.OpAddWatch: {last: "ADDW", decode: decodeFlagged, takesNull: true,
 			serve: reads((*conn).addWatch)},
-		fault.OpSetWatches: {last: "SETW", decode: decodeWatchLists(3), paths: pathsOfLists,
+		fault.OpSetWatches: {last: "SETW", decode: decodeWatchLists(listChild + 1), paths: pathsOfLists,
 			serve: reads((*conn).setWatches)},
-		fault.OpSetWatches2: {last: "STW2", decode: decodeWatchLists(5), paths: pathsOfLists,
+		fault.OpSetWatches2: {last: "STW2", decode: decodeWatchLists(watchLists), paths: pathsOfLists,
 			serve: reads((*conn).setWatches)},
 	}
 }

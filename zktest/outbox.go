@@ -8,31 +8,47 @@ import (
 // An outbox and two gates lie between a connection and its socket. They have locks of their own,
 // below the server's: no other lock is taken while one of these is held.
 
-// outbox is the queue of frames on their way to one client. It has no bound: the client's own
+// outbox is the queue of frames on their way to one client. It has no bound. The client's own
 // requests and watches fill it, and a server that waited for a slow reader with its lock held would
 // stop all clients.
 type outbox struct {
 	mu    sync.Mutex // guards queue and last
 	queue []parcel
 	last  bool          // nothing will follow; hang up after the queue
-	ready chan struct{} // holds one
+	ready chan struct{} // wakes the writer; holds one
 }
 
-// parcel is a frame and the effects of faults on it.
+// parcel is a frame and what the faults that strike it do to it. Each effect is independent of the
+// others, and several may add up.
 type parcel struct {
 	frame  []byte
 	after  time.Time             // not before this moment
 	holds  []<-chan struct{}     // not before these are closed
 	alter  []func([]byte) []byte // applied to the payload in order
-	cut    int                   // send only so many bytes; -1 for all
+	cut    int                   // send only so many bytes; all if negative
 	hangUp bool                  // close the connection after it
 	silent bool                  // send nothing more after it
 	lost   bool                  // send nothing of it
 }
 
+// newParcel returns a parcel that no fault has struck.
+func newParcel(frame []byte) parcel { return parcel{frame: frame, cut: -1} }
+
+// bytes returns the frame as faults have altered and cut it.
+func (p *parcel) bytes() []byte {
+	b := p.frame
+	for _, f := range p.alter {
+		b = frame(f(b[lengthSize:]))
+	}
+	if p.cut >= 0 && p.cut < len(b) {
+		b = b[:p.cut]
+	}
+	return b
+}
+
 func newOutbox() *outbox { return &outbox{ready: make(chan struct{}, 1)} }
 
-// put queues a frame and returns at once. After the end nothing is queued any more.
+// put queues a frame and returns at once. After finish it does nothing.
 func (o *outbox) put(p parcel) {
 	o.mu.Lock()
 	if !o.last {
@@ -42,7 +58,7 @@ func (o *outbox) put(p parcel) {
 	o.signal()
 }
 
-// finish hangs up once the queue has been sent.
+// finish makes what is queued the last that is sent.
 func (o *outbox) finish() {
 	o.mu.Lock()
 	o.last = true
@@ -58,7 +74,7 @@ func (o *outbox) signal() {
 	}
 }
 
-// take returns the queue, and whether the end follows it.
+// take empties the queue and returns it, and whether it was the last one.
 func (o *outbox) take() (ps []parcel, last bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,21 +82,22 @@ func (o *outbox) take() (ps []parcel, last bool) {
 	return ps, o.last
 }
 
-// len is the number of frames that wait, without those that the writer has taken.
+// len returns the number of frames that wait, without those that the writer has taken.
 func (o *outbox) len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.queue)
 }
 
-// gate holds one direction of a connection back as long as a fault requires it.
+// gate holds one direction of a connection back as long as any fault requires it. The zero gate is
+// open.
 type gate struct {
-	mu     sync.Mutex // guards the rest
-	shut   int
+	mu     sync.Mutex    // guards the rest
+	shut   int           // how many faults hold the direction back
 	opened chan struct{} // closed when shut returns to 0
 }
 
-// close shuts the gate once more. It must be opened as often.
+// close shuts the gate for one fault, which owes it one open.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +116,7 @@ func (g *gate) open() {
 	}
 }
 
-// pass waits until the gate is open; false means that done came first.
+// pass waits until the gate is open. It returns false if done is closed first.
 func (g *gate) pass(done <-chan struct{}) bool {
 	for {
 		g.mu.Lock()

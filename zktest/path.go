@@ -5,9 +5,8 @@ import "strings"
 // ZooKeeper checks paths unevenly: a write's path must be valid, a read's path is looked up as it
 // is and not found. So each operation applies these rules for itself.
 
-// validPath is ZooKeeper's rule for the path of a znode: absolute, no slash at the end, no empty,
-// "." or ".." component, and none of the characters that are hard to show (control, surrogate,
-// private use, specials).
+// validPath reports whether ZooKeeper accepts the path of a znode: it is absolute, does not end in
+// a slash, has no empty, "." or ".." component, and no character that is hard to show.
 func validPath(p string) bool {
 	if p == "/" {
 		return true
@@ -20,19 +19,17 @@ func validPath(p string) bool {
 			return false
 		}
 	}
-	for _, r := range p {
-		switch {
-		case r <= 0x1f, r >= 0x7f && r <= 0x9f, r >= 0xd800 && r <= 0xf8ff, r >= 0xfff0:
-			// 0xfff0 and up covers everything beyond the 16 bits of a Java char: two surrogates
-			// there
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(p, isHidden)
 }
 
-// parentOf is the rule for a path that is to be created or deleted; ok is false for one without any
-// slash.
+// isHidden reports whether a character is hard to show: control, surrogate, private use or special.
+// Java has two surrogates for a character beyond 16 bits, so that is one too.
+func isHidden(r rune) bool {
+	return r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
+}
+
+// parentOf returns the parent of a path that is to be created or deleted. ok is false if the path
+// has no slash, or a NUL: that much the server checks first.
 func parentOf(p string) (parent string, ok bool) {
 	if !strings.Contains(p, "/") || strings.Contains(p, "\x00") {
 		return "", false
@@ -41,7 +38,7 @@ func parentOf(p string) (parent string, ok bool) {
 	return parent, true
 }
 
-// special names the znodes that the server itself needs.
+// special reports whether the server itself needs the znode.
 func special(p string) bool {
 	return p == "/" || p == "/zookeeper" || p == "/zookeeper/quota" || p == "/zookeeper/config"
 }

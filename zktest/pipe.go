@@ -31,23 +31,88 @@ type pipeAddr string
 func (pipeAddr) Network() string  { return "zktest" }
 func (a pipeAddr) String() string { return string(a) }
 
-// half is one direction.
+// half is one direction of a pipe.
 type half struct {
 	mu      sync.Mutex // guards the rest; never held while waiting
-	buf     []byte
-	eof     bool          // the writer closed: what is in buf can still be read
-	broken  bool          // the reader closed: nothing can be written
-	changed chan struct{} // closed and replaced at each change of the above
+	buf     []byte     // what has been written and not yet read
+	end     halfEnd
+	changed chan struct{} // closed and replaced at each change of the above, and to wake calls
 }
 
-// newHalf makes an empty direction.
+// halfEnd says which end of a direction has been closed. It only advances.
+type halfEnd uint8
+
+const (
+	neither halfEnd = iota
+	writer          // what is in buf can still be read, and then the stream ends
+	reader          // nothing can be read or written
+)
+
+// newHalf returns an empty direction.
 func newHalf() *half { return &half{changed: make(chan struct{})} }
 
-// update changes the state and wakes the waiting calls.
-func (h *half) update(f func()) {
+// read moves what has arrived to b. If nothing has, and nothing can be said about the end either,
+// it returns a channel that is closed when the caller should try again.
+func (h *half) read(b []byte) (n int, retry <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	f()
+	switch {
+	case h.end == reader:
+		return 0, nil, io.ErrClosedPipe
+	case len(b) == 0:
+		return 0, nil, nil
+	case len(h.buf) > 0:
+		n := copy(b, h.buf)
+		h.buf = h.buf[n:]
+		if len(h.buf) == 0 {
+			h.buf = nil
+		}
+		h.wakeLocked()
+		return n, nil, nil
+	case h.end == writer:
+		return 0, nil, io.EOF
+	}
+	return 0, h.changed, nil
+}
+
+// write appends as much of b as has room. If that is not all, it returns a channel that is closed
+// when the caller should try again with the rest.
+func (h *half) write(b []byte) (n int, retry <-chan struct{}, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.end != neither {
+		return 0, nil, io.ErrClosedPipe
+	}
+	if n = min(len(b), pipeBuffer-len(h.buf)); n > 0 {
+		h.buf = append(h.buf, b[:n]...)
+		h.wakeLocked()
+	}
+	if n < len(b) {
+		retry = h.changed
+	}
+	return n, retry, nil
+}
+
+// close closes one end. What is in the buffer when its reader closes is lost.
+func (h *half) close(end halfEnd) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.end = max(h.end, end)
+	if end == reader {
+		h.buf = nil
+	}
+	h.wakeLocked()
+}
+
+// wake makes the waiting calls try again.
+func (h *half) wake() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wakeLocked()
+}
+
+// wakeLocked is wake for a caller that holds h.mu.
+func (h *half) wakeLocked() {
 	close(h.changed)
 	h.changed = make(chan struct{})
 }
@@ -60,41 +125,19 @@ type pipeEnd struct {
 	read, write   deadline
 }
 
-// Read returns what has arrived, and blocks only if nothing has. One critical section reads the
-// state and takes the channel that reports its next change, so that no change is missed.
+// Read returns what has arrived, and blocks only if nothing has.
 func (e *pipeEnd) Read(b []byte) (int, error) {
 	for {
 		expired := e.read.channel()
 		if isClosed(expired) {
 			return 0, os.ErrDeadlineExceeded
 		}
-		h := e.in
-		h.mu.Lock()
-		switch {
-		case h.broken: // closed by this end
-			h.mu.Unlock()
-			return 0, io.ErrClosedPipe
-		case len(b) == 0:
-			h.mu.Unlock()
-			return 0, nil
-		case len(h.buf) > 0:
-			n := copy(b, h.buf)
-			h.buf = h.buf[n:]
-			if len(h.buf) == 0 {
-				h.buf = nil
-			}
-			close(h.changed)
-			h.changed = make(chan struct{})
-			h.mu.Unlock()
-			return n, nil
-		case h.eof: // after the last byte, not before
-			h.mu.Unlock()
-			return 0, io.EOF
+		n, retry, err := e.in.read(b)
+		if retry == nil {
+			return n, err
 		}
-		ch := h.changed
-		h.mu.Unlock()
 		select {
-		case <-ch:
+		case <-retry:
 		case <-expired:
 		}
 	}
@@ -102,39 +145,25 @@ func (e *pipeEnd) Read(b []byte) (int, error) {
 
 // Write blocks while the buffer is full. What it wrote before a deadline or the end stays written,
 // as on a socket.
-func (e *pipeEnd) Write(b []byte) (n int, err error) {
+func (e *pipeEnd) Write(b []byte) (written int, err error) {
 	for {
 		expired := e.write.channel()
 		if isClosed(expired) {
-			return n, os.ErrDeadlineExceeded
+			return written, os.ErrDeadlineExceeded
 		}
-		h := e.out
-		h.mu.Lock()
-		if h.broken || h.eof {
-			h.mu.Unlock()
-			return n, io.ErrClosedPipe
-		}
-		// What fits goes in at once; the rest waits for the reader.
-		if room := pipeBuffer - len(h.buf); room > 0 || len(b) == 0 {
-			k := min(room, len(b))
-			h.buf = append(h.buf, b[:k]...)
-			b, n = b[k:], n+k
-			close(h.changed)
-			h.changed = make(chan struct{})
-		}
-		ch := h.changed
-		h.mu.Unlock()
-		if len(b) == 0 {
-			return n, nil
+		n, retry, err := e.out.write(b[written:])
+		written += n
+		if retry == nil {
+			return written, err
 		}
 		select {
-		case <-ch:
+		case <-retry:
 		case <-expired:
 		}
 	}
 }
 
-// WritesAtOnce says that a short write into an empty buffer does not block. Sessions ask for it.
+// WritesAtOnce reports that a short write into an empty buffer does not block. Sessions ask for it.
 func (e *pipeEnd) WritesAtOnce() bool { return true }
 
 // Close lets the other end read what is on its way and then the end of the stream; what the other
@@ -143,8 +172,8 @@ func (e *pipeEnd) Close() error {
 	// Both ends and both directions are notified, and the timers of deadlines are stopped, so that
 	// a bubble can end.
 	e.closeOnce.Do(func() {
-		e.out.update(func() { e.out.eof = true })
-		e.in.update(func() { e.in.broken, e.in.buf = true, nil })
+		e.out.close(writer)
+		e.in.close(reader)
 		e.read.set(time.Time{})
 		e.write.set(time.Time{})
 	})
@@ -175,20 +204,20 @@ func (e *pipeEnd) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// wake makes blocked calls look at the new deadline.
+// wake makes blocked calls check the new deadline.
 func (e *pipeEnd) wake() {
-	e.in.update(func() {})
-	e.out.update(func() {})
+	e.in.wake()
+	e.out.wake()
 }
 
-// deadline closes a channel when it has passed. A new deadline has a new channel.
+// deadline closes a channel when it has passed. The zero deadline has no time and never passes.
 type deadline struct {
 	mu    sync.Mutex // guards the rest
 	timer *time.Timer
 	ch    chan struct{}
 }
 
-// channel is closed when the deadline has passed; without one it never is.
+// channel returns a channel that is closed when the deadline passes. After set there is a new one.
 func (d *deadline) channel() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -198,6 +227,7 @@ func (d *deadline) channel() <-chan struct{} {
 	return d.ch
 }
 
+// set moves the deadline to t. A zero t removes it.
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -219,6 +249,7 @@ func (d *deadline) set(t time.Time) {
 	}
 }
 
+// isClosed reports whether a channel that carries no values is closed.
 func isClosed(ch <-chan struct{}) bool {
 	select {
 	case <-ch:

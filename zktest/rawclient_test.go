@@ -2,6 +2,7 @@ package zktest_test
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net"
@@ -44,7 +45,17 @@ func (o *out) data(s string) *out {
 	return o.str(s)
 }
 
-// in parses an answer. It panics with errTorn where the answer ends early; do recovers.
+// hex appends what the first word, if there is one, says in hex.
+func (o *out) hex(words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	b, err := hex.DecodeString(words[0])
+	o.b = append(o.b, b...)
+	return err
+}
+
+// in parses an answer. It panics with errTorn where the answer ends early; script.step recovers.
 type in struct{ b []byte }
 
 var errTorn = errors.New("answer ends early")
@@ -84,11 +95,12 @@ type raw struct {
 	nc       net.Conn
 	id       int64
 	password []byte
-	xid      int32
-	seen     int64
-	dead     bool
+	xid      int32 // of the latest request
+	seen     int64 // the largest zxid of an answer or event
+	dead     bool  // the connection is over
 }
 
+// send sends a frame.
 func (r *raw) send(b []byte) error {
 	if err := r.nc.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return err
@@ -97,6 +109,7 @@ func (r *raw) send(b []byte) error {
 	return err
 }
 
+// recv returns the next frame, an answer or an event.
 func (r *raw) recv() ([]byte, error) {
 	if err := r.nc.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return nil, err
@@ -110,8 +123,10 @@ func (r *raw) recv() ([]byte, error) {
 	return b, err
 }
 
-// shake does the handshake; id and password are those of a session to resume, or zero.
-func (r *raw) shake(timeout int32, seen int64) (got int32, tail []byte, err error) {
+// shake does the handshake: it resumes the session of r's id and password, or begins one if they
+// are zero. It returns the timeout that the server grants, zero if there is no session, and what
+// stands behind the known fields of its answer.
+func (r *raw) shake(timeout int32, seen int64) (granted int32, tail []byte, err error) {
 	o := (&out{}).i32(0).i64(seen).i32(timeout).i64(r.id)
 	if r.password == nil {
 		o.i32(16)
@@ -129,14 +144,12 @@ func (r *raw) shake(timeout int32, seen int64) (got int32, tail []byte, err erro
 	}
 	i := in{b}
 	i.i32()
-	got = i.i32()
+	granted = i.i32()
 	id := i.i64()
-	pw := i.take(int(i.i32()))
-	if id != 0 {
-		r.id, r.password = id, pw
-	}
+	password := i.take(int(i.i32()))
 	if id == 0 {
-		got = 0
+		return 0, i.b, nil
 	}
-	return got, i.b, nil
+	r.id, r.password = id, password
+	return granted, i.b, nil
 }

@@ -16,34 +16,48 @@ type request struct {
 	*operation // with an unknown type if it is not in the table
 	xid        int32
 	op         fault.Op
-	err        error // the body did not decode; the operation answers "marshalling error"
+	err        error // why the body did not decode; serve answers for that
 
 	path string
 	data []byte
 	acl  []ACL
-	// an ACL entry whose id is null, which ends the real handler rather than being an invalid ACL
+	// an entry of the ACL has a null id, which ends the real handler rather than being invalid
 	nullACL bool
 	noPath  bool  // the path is null
-	flags   int32 // create, addWatch: the mode. removeWatches, checkWatches: the type
-	ttl     int64 // -1: none
+	flags   int32 // a createMode, addWatchMode or watcherType
+	ttl     int64 // milliseconds, or noTTL
 	version int32
 	watch   bool
 
-	since int64       // setWatches: the last zxid that the client has seen
-	lists [5][]string // setWatches: data, exist, child, persistent, recursive
-	parts []request   // multi, multiRead
+	since int64                // setWatches: the last zxid that the client has seen
+	lists [watchLists][]string // setWatches: the paths of each list
+	parts []request            // multi, multiRead
 
 	scheme string // auth
 	auth   []byte
 	prefix *string // getEphemerals; may be null
 }
 
+// The lists of setWatches, in their order on the wire. A request of the type setWatches has the
+// first three, one of the type setWatches2 has all.
+const (
+	listData       = iota // one-shot watches on nodes that exist
+	listExist             // one-shot watches on nodes that do not
+	listChild             // one-shot watches on lists of children
+	listPersistent        // persistent watches
+	listRecursive         // recursive ones
+	watchLists            // how many lists there are
+)
+
+// noTTL is the TTL of a create that has none on the wire.
+const noTTL = -1
+
 var errMixed = errors.New("zktest: reads and writes in one multi")
 
 // unknownOperation is the operation of a request of an unknown type.
 var unknownOperation = &operation{}
 
-// operationOf looks up a type of request.
+// operationOf returns the operation of a type of request. It is never nil.
 func operationOf(op fault.Op) *operation {
 	if o := operations[op]; o != nil {
 		return o
@@ -51,8 +65,8 @@ func operationOf(op fault.Op) *operation {
 	return unknownOperation
 }
 
-// decodeHeader splits a frame into header and body. It fails only for frames that hold no header at
-// all.
+// decodeHeader splits a frame into header and body. It fails only if the frame is too short for a
+// header.
 func decodeHeader(b []byte) (xid int32, op fault.Op, body []byte, err error) {
 	d := decoder{b: b}
 	xid = d.int32()
@@ -60,8 +74,9 @@ func decodeHeader(b []byte) (xid int32, op fault.Op, body []byte, err error) {
 	return xid, op, d.b, d.err
 }
 
-// decodeRequest never fails: the request's err has the error of a malformed body, because the real
-// server answers such a request, and takes a zxid for it if it is a write.
+// decodeRequest decodes a request of any type, known or not. It never fails. The error of a
+// malformed body is in the request, because the real server answers such a request, and may take a
+// zxid for it.
 func decodeRequest(xid int32, op fault.Op, body []byte) *request {
 	r := &request{xid: xid, op: op, operation: operationOf(op)}
 	if r.decode != nil {
@@ -72,20 +87,23 @@ func decodeRequest(xid int32, op fault.Op, body []byte) *request {
 	return r
 }
 
-// decodePath reads a path alone. Null passes: operations answer it differently.
+// decodePath reads a path. Null is no error here: operations answer it differently.
 func decodePath(r *request, d *decoder) {
 	p := d.optional()
-	if p == nil {
-		r.noPath = d.err == nil
-		return
+	switch {
+	case d.err != nil:
+	case p == nil:
+		r.noPath = true
+	default:
+		r.path = *p
 	}
-	r.path = *p
 }
 
 // decodePrefix reads the path of getEphemerals, which may be null.
 func decodePrefix(r *request, d *decoder) {
-	if r.prefix = d.optional(); r.prefix != nil {
-		r.path = *r.prefix
+	r.prefix = d.optional()
+	if r.prefix != nil {
+		r.path = *r.prefix // faults are selected by it
 	}
 }
 
@@ -107,23 +125,26 @@ func decodeFlagged(r *request, d *decoder) {
 	r.flags = d.int32()
 }
 
+// decodeCreate reads any of the four creates.
 func decodeCreate(r *request, d *decoder) {
 	decodePath(r, d)
 	r.data = d.buffer()
 	r.decodeACL(d)
 	r.flags = d.int32()
-	r.ttl = -1
+	r.ttl = noTTL
 	if r.op == fault.OpCreateTTL {
 		r.ttl = d.int64()
 	}
 }
 
+// decodeSetData reads setData.
 func decodeSetData(r *request, d *decoder) {
 	decodePath(r, d)
 	r.data = d.buffer()
 	r.version = d.int32()
 }
 
+// decodeSetACL reads setACL.
 func decodeSetACL(r *request, d *decoder) {
 	decodePath(r, d)
 	r.decodeACL(d)
@@ -139,23 +160,28 @@ func decodeReconfig(_ *request, d *decoder) {
 	d.int64()
 }
 
-// decodePing gives the request the xid of all pings' replies, whatever xid the client sent. The
-// body is ignored.
-func decodePing(r *request, _ *decoder) { r.xid = -2 }
+// pingXid is the xid of the reply to every ping, whatever xid the client sent.
+const pingXid = -2
 
+// decodePing ignores the body.
+func decodePing(r *request, _ *decoder) { r.xid = pingXid }
+
+// decodeAuth reads a scheme and credentials.
 func decodeAuth(r *request, d *decoder) {
 	d.int32() // an unused type
 	r.scheme = d.str()
 	r.auth = d.buffer()
 }
 
+// decodeSASL reads a message of a negotiation, which must not be null.
 func decodeSASL(r *request, d *decoder) {
-	if r.auth = d.buffer(); r.auth == nil {
+	r.auth = d.buffer()
+	if r.auth == nil {
 		d.fail(errNull)
 	}
 }
 
-// decodeWatchLists reads the first n of the five lists of watches.
+// decodeWatchLists returns a function that reads the first n lists of setWatches.
 func decodeWatchLists(n int) func(*request, *decoder) {
 	return func(r *request, d *decoder) {
 		r.since = d.int64()
@@ -180,11 +206,17 @@ func (r *request) decodeACL(d *decoder) {
 		}
 		if id != nil {
 			a.ID = *id
-		} else if a.Scheme == "world" || a.Scheme == "digest" || a.Scheme == "ip" {
+		}
+		if id == nil && needsID(a.Scheme) {
 			r.nullACL = true
 		}
 		r.acl = append(r.acl, a)
 	})
+}
+
+// needsID reports whether the real server reads the id of an entry of the scheme.
+func needsID(scheme string) bool {
+	return scheme == schemeWorld || scheme == schemeDigest || scheme == schemeIP
 }
 
 // decodeParts reads the parts of a multi or multiRead up to the closing header. Unlike other
@@ -212,7 +244,7 @@ func decodeParts(r *request, d *decoder) {
 	}
 }
 
-// allPaths lists every path the request names; faults are selected by them.
+// allPaths returns every path that the request names. Faults are selected by them.
 func (r *request) allPaths() []string {
 	if r.paths != nil {
 		return r.paths(r)
@@ -220,7 +252,8 @@ func (r *request) allPaths() []string {
 	return []string{r.path}
 }
 
-// pathsOfParts lets a fault on the path of one part strike the whole multi.
+// pathsOfParts returns the path of each part, so that a fault on the path of one part strikes the
+// whole multi.
 func pathsOfParts(r *request) []string {
 	ps := make([]string, len(r.parts))
 	for i := range r.parts {
@@ -229,6 +262,7 @@ func pathsOfParts(r *request) []string {
 	return ps
 }
 
+// pathsOfLists returns the paths of all lists of a setWatches.
 func pathsOfLists(r *request) []string {
 	var ps []string
 	for _, l := range r.lists {

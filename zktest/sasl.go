@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/zklock/locker/zktest/fault"
@@ -24,7 +23,7 @@ func WithSASLUsers(passwords map[string]string) Option {
 	return func(o *options) { o.saslUsers = maps.Clone(passwords) }
 }
 
-// md5Forbidden says whether FIPS 140-only mode is in force. md5.Sum panics then.
+// md5Forbidden reports whether FIPS 140-only mode is in force. md5.Sum panics then.
 func md5Forbidden() bool {
 	_, err := md5.New().Write(nil)
 	return err != nil
@@ -36,7 +35,8 @@ const (
 	saslURI   = "zookeeper/zk-sasl-md5"
 )
 
-// sasl answers one message of a negotiation.
+// sasl answers one message of a negotiation. The first, whatever it says, gets a challenge, and the
+// second must answer that.
 func (c *conn) sasl(r *request) answer {
 	switch {
 	case r.err != nil:
@@ -49,24 +49,31 @@ func (c *conn) sasl(r *request) answer {
 			saslRealm, c.saslNonce)
 		return answer{body: func(e *encoder) { e.buffer([]byte(challenge)) }}
 	}
-	said := saslFields(string(r.auth))
+	return c.checkSASLResponse(saslFields(string(r.auth)))
+}
+
+// checkSASLResponse answers the client's response to the challenge. A response that proves that the
+// client knows its user's password adds the user to the connection's identities; any other ends the
+// connection.
+func (c *conn) checkSASLResponse(said map[string]string) answer {
 	user := said["username"]
 	password, known := c.s.opt.saslUsers[user]
 	if !known || md5Forbidden() || said["nonce"] != c.saslNonce || said["digest-uri"] != saslURI ||
 		said["response"] != saslProof("AUTHENTICATE:", user, password, said) {
-		return answer{code: fault.CodeAuthFailed, body: func(e *encoder) {
-			e.buffer(nil)
-		}, end: true}
+		return answer{
+			code: fault.CodeAuthFailed,
+			body: func(e *encoder) { e.buffer(nil) },
+			end:  true,
+		}
 	}
-	if id := (identity{"sasl", user}); !slices.Contains(c.ids, id) {
-		c.ids = append(c.ids, id)
-	}
+	c.identify(identity{schemeSASL, user})
 	c.saslNonce = "" // a new negotiation gets a new one
 	proof := "rspauth=" + saslProof(":", user, password, said)
 	return answer{body: func(e *encoder) { e.buffer([]byte(proof)) }}
 }
 
-// saslProof is what either side computes from the password; who says which side.
+// saslProof returns what either side computes from the password. who is the side: "AUTHENTICATE:"
+// for the client, ":" for the server.
 func saslProof(who, user, password string, said map[string]string) string {
 	secret := md5.Sum([]byte(user + ":" + said["realm"] + ":" + password))
 	session := saslHex(string(secret[:]) + ":" + said["nonce"] + ":" + said["cnonce"])
@@ -74,6 +81,7 @@ func saslProof(who, user, password string, said map[string]string) string {
 		said["qop"], saslHex(who + said["digest-uri"])}, ":"))
 }
 
+// saslHex returns the MD5 of s in hexadecimal digits.
 func saslHex(s string) string {
 	sum := md5.Sum([]byte(s))
 	return hex.EncodeToString(sum[:])

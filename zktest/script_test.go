@@ -20,6 +20,14 @@ import (
 //	a create $/x d=hello m=es acl=open    session a creates; sessions connect when first named
 //	b exists $/x w                        with a watch
 //	a multi create $/y ; delete $/x v=0   parts are separated by semicolons
+//	a quiet create $/z                    sent, and the answer not waited for
+//	a raw 50 0a0b                         a request of any type, with its body in hex
+//	a frame 0a0b                          a frame that need not be a request
+//	a length 1001                         only the length of a frame
+//	a eof                                 waits for the server to hang up
+//	a drop                                hangs up
+//	a connect t=4000                      a new session of that name
+//	a reattach                            resumes the session on a new connection
 
 // script runs lines against one server.
 type script struct {
@@ -27,25 +35,38 @@ type script struct {
 	root     string // what $ stands for
 	base     int64  // zxid of the root's creation
 	sessions map[string]*raw
-	order    []string
-	trace    []string
-	// sort the notifications between two answers: a multi that deletes many nodes fires in any
-	// order
-	sorted  bool
-	pending []string
+	order    []string // the names of the sessions, as first used
+	trace    []string // what has been recorded
+	events   []string // those that are not in the trace yet
+	sorted   bool     // sort the events between two answers: some have no order
 }
 
-func (s *script) say(format string, args ...any) {
-	s.flush()
+// newScript returns a script in the root directory.
+func newScript(dial func() (net.Conn, error)) *script {
+	return &script{dial: dial, sessions: map[string]*raw{}}
+}
+
+// record adds a line to the trace, behind the events that have come before it.
+func (s *script) record(format string, args ...any) {
+	s.recordEvents()
 	s.trace = append(s.trace, fmt.Sprintf(format, args...))
 }
 
-func (s *script) flush() {
+// recordEvents adds the events that have come to the trace. A multi that deletes many nodes fires
+// theirs in any order, so they may be sorted.
+func (s *script) recordEvents() {
 	if s.sorted {
-		slices.Sort(s.pending)
+		slices.Sort(s.events)
 	}
-	s.trace = append(s.trace, s.pending...)
-	s.pending = nil
+	s.trace = append(s.trace, s.events...)
+	s.events = nil
+}
+
+// recordEnd records why a session's connection is over, and closes this end of it.
+func (s *script) recordEnd(r *raw, op, why string) {
+	s.record("%s %s: %s", r.name, op, why)
+	r.dead = true
+	_ = r.nc.Close()
 }
 
 // session returns a named session, connecting it when it is first named.
@@ -57,34 +78,56 @@ func (s *script) session(name string) (*raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &raw{name: name, nc: nc}
-	s.sessions[name] = r
-	s.order = append(s.order, name)
+	r := s.name(name, nc)
 	_, _, err = r.shake(30000, 0)
 	return r, err
+}
+
+// name gives a connection to the session of a name, whether or not there has been one.
+func (s *script) name(name string, nc net.Conn) *raw {
+	if s.sessions[name] == nil {
+		s.order = append(s.order, name)
+	}
+	r := &raw{name: name, nc: nc}
+	s.sessions[name] = r
+	return r
 }
 
 // step runs one line. An error is one of the harness, not of the server.
 func (s *script) step(line string) (err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			if p != errTorn {
-				panic(p)
-			}
-			s.say("%s: torn", line)
+		switch p := recover(); p {
+		case nil:
+		case errTorn:
+			s.record("%s: torn", line)
+		default:
+			panic(p)
 		}
 	}()
 	f := strings.Fields(line)
-	name, op := f[0], f[1]
-	if op == "connect" || op == "reattach" {
-		return s.connect(name, op, s.parse(f[2:]))
+	name, op, words := f[0], f[1], f[2:]
+	switch op {
+	case "connect":
+		err = s.connect(name, s.parse(words))
+	case "reattach":
+		err = s.reattach(name, s.parse(words))
+	default:
+		err = s.use(name, op, words)
 	}
-	r, err := s.session(name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", line, err)
 	}
+	return nil
+}
+
+// use runs a line that uses the connection of a session.
+func (s *script) use(name, op string, words []string) error {
+	r, err := s.session(name)
+	if err != nil {
+		return err
+	}
 	if r.dead {
-		s.say("%s: dead", line)
+		s.record("%s: dead", strings.Join(append([]string{name, op}, words...), " "))
 		return nil
 	}
 	r.xid++
@@ -93,178 +136,184 @@ func (s *script) step(line string) (err error) {
 		r.dead = true
 		return r.nc.Close()
 	case "eof":
-		s.await(r, op, 0)
+		s.awaitAnswer(r, op, 0)
 		return nil
-	case "length": // length n: only a length field
-		n, err := strconv.ParseInt(f[2], 0, 64)
-		if err != nil {
-			return err
-		}
-		if _, err := r.nc.Write(binary.BigEndian.AppendUint32(nil, uint32(n))); err != nil {
-			return err
-		}
-		s.await(r, op, 0)
-		return nil
+	case "length":
+		return s.sendLength(r, words[0])
+	case "quiet":
+		_, err := s.sendRequest(r, words[0], words[1:])
+		return err
 	}
-	o, err := s.request(r, f[1:])
-	if err != nil {
-		return fmt.Errorf("%s: %w", line, err)
+	sent, err := s.sendRequest(r, op, words)
+	if err != nil || !sent {
+		return err
 	}
-	if err := r.send(o.b); err != nil {
-		s.say("%s: cannot send", name)
-		r.dead = true
-		return nil
-	}
-	if op == "quiet" { // quiet op …: do not wait for an answer
-		return nil
-	}
-	s.await(r, op, r.xid)
+	s.awaitAnswer(r, op, r.xid)
 	if op == "close" && !r.dead {
-		s.ended(r)
+		s.awaitHangUp(r)
 	}
 	return nil
 }
 
-// givenUp waits for the server to hang up after it has refused an unknown request. What a real one
-// does with requests that arrive before it has closed the connection depends on timing: it is not
-// compared.
-func (s *script) givenUp(r *raw, op string) {
+// sendRequest sends one request. sent is false if the connection is over, which is recorded.
+func (s *script) sendRequest(r *raw, op string, words []string) (sent bool, err error) {
+	o, err := s.request(r, op, words)
+	if err != nil {
+		return false, err
+	}
+	if r.send(o.b) != nil {
+		s.record("%s: cannot send", r.name)
+		r.dead = true
+		return false, nil
+	}
+	return true, nil
+}
+
+// sendLength sends the length of a frame without the frame.
+func (s *script) sendLength(r *raw, length string) error {
+	n, err := strconv.ParseInt(length, 0, 64)
+	if err != nil {
+		return err
+	}
+	if _, err := r.nc.Write(binary.BigEndian.AppendUint32(nil, uint32(n))); err != nil {
+		return err
+	}
+	s.awaitAnswer(r, "length", 0)
+	return nil
+}
+
+// discardRest waits for the server to hang up after it has refused an unknown request. What a real
+// one does with requests that arrive before it has closed the connection depends on timing, so it
+// is not compared.
+func (s *script) discardRest(r *raw, op string) {
 	for {
 		if _, err := r.recv(); err != nil {
-			s.say("%s %s: closed", r.name, op)
-			r.dead = true
-			_ = r.nc.Close()
+			s.recordEnd(r, op, "closed")
 			return
 		}
 	}
 }
 
-// ended waits for the server to hang up after the answer to a close: a real one removes the
+// awaitHangUp waits for the server to hang up after the answer to a close. A real one removes the
 // connection's watches only then, and another session's next step may be faster.
-func (s *script) ended(r *raw) {
+func (s *script) awaitHangUp(r *raw) {
 	for {
 		if _, err := r.recv(); err != nil {
 			return
 		}
-		s.say("%s: something after its close", r.name)
+		s.record("%s: something after its close", r.name)
 	}
 }
 
-// request builds the frame of a line, from the operation on.
-func (s *script) request(r *raw, f []string) (*out, error) {
+// request builds the frame of a request.
+func (s *script) request(r *raw, op string, words []string) (*out, error) {
 	o := &out{}
-	op := f[0]
-	var arg string // the last word, in hex, of those that take one
 	switch op {
-	case "quiet":
-		return s.request(r, f[1:])
-	case "raw": // raw opcode hex
-		code, err := strconv.Atoi(f[1])
+	case "raw":
+		code, err := strconv.Atoi(words[0])
 		if err != nil {
 			return nil, err
 		}
-		o.i32(r.xid).i32(int32(code))
-		if len(f) > 2 {
-			arg = f[2]
-		}
-	case "frame": // frame hex: without even a header
-		if len(f) > 1 {
-			arg = f[1]
-		}
-	default:
-		code, ok := opcodes[op]
-		if !ok {
-			return nil, errors.New("no such operation")
-		}
-		o.i32(r.xid).i32(code)
-		s.body(o, op, f[1:])
+		return o, o.i32(r.xid).i32(int32(code)).hex(words[1:])
+	case "frame":
+		return o, o.hex(words)
 	}
-	b, err := hex.DecodeString(arg)
-	o.b = append(o.b, b...)
-	return o, err
+	code, ok := opcodes[op]
+	if !ok {
+		return nil, errors.New("no such operation")
+	}
+	o.i32(r.xid).i32(code)
+	s.body(o, op, words)
+	return o, nil
 }
 
-// await reads up to the answer, writing down the notifications before it.
-func (s *script) await(r *raw, op string, xid int32) {
+// awaitAnswer reads up to the answer to a request and records it, and the events before it. If
+// there is none, it records how the connection ended.
+func (s *script) awaitAnswer(r *raw, op string, xid int32) {
 	for {
 		b, err := r.recv()
 		if err != nil {
-			what := "closed"
-			var ne net.Error
-			if errors.As(err, &ne) && ne.Timeout() {
-				what = "silent"
-			}
-			s.say("%s %s: %s", r.name, op, what)
-			r.dead = true
-			_ = r.nc.Close()
+			s.recordEnd(r, op, endOf(err))
 			return
 		}
 		i := &in{b}
 		got, z, code := i.i32(), i.i64(), i.i32()
-		if z > r.seen {
-			r.seen = z
-		}
-		if got == -1 {
-			typ, state := i.i32(), i.i32()
-			s.pending = append(s.pending,
-				fmt.Sprintf("%s ! %d %d %s zxid=%s code=%d", r.name, typ, state,
-					s.path(i.str()), s.zxid(z), code))
+		r.seen = max(r.seen, z)
+		if got == eventXid {
+			s.events = append(s.events, s.event(r, i, z, code))
 			continue
 		}
-		same := "xid"
-		if got != xid {
-			same = fmt.Sprintf("xid=%d", got)
-		}
-		s.say("%s %s: %s %s code=%d %s rest=%s", r.name, op, same, s.zxid(z), code,
-			resultIf(s, code, op, i),
-			hex.EncodeToString(i.b))
+		s.record("%s %s: %s %s code=%d %s rest=%s", r.name, op, showXid(got, xid), s.zxid(z), code,
+			s.result(op, code, i), hex.EncodeToString(i.b))
 		if z == -1 && code == int32(fault.CodeUnimplemented) {
-			s.givenUp(r, op)
+			s.discardRest(r, op)
 		}
 		return
 	}
 }
 
-func (s *script) connect(name, op string, a args) error {
+// eventXid is the xid of every event.
+const eventXid = -1
+
+// endOf says how a connection ended from which nothing can be read.
+func endOf(err error) string {
+	var ne net.Error
+	if errors.As(err, &ne) && ne.Timeout() {
+		return "silent"
+	}
+	return "closed"
+}
+
+// connect begins a new session on a new connection.
+func (s *script) connect(name string, a args) error {
+	nc, err := s.dial()
+	if err != nil {
+		return err
+	}
+	return s.shake(s.name(name, nc), "connect", a)
+}
+
+// reattach resumes a session on a new connection: that of the same name, or that of as=. The
+// password may be wrong.
+func (s *script) reattach(name string, a args) error {
 	nc, err := s.dial()
 	if err != nil {
 		return err
 	}
 	old := s.sessions[name]
-	r := &raw{name: name, nc: nc}
-	if op == "reattach" {
-		r.id, r.password, r.seen = old.id, slices.Clone(old.password), old.seen
-		if a.kv["pw"] == "bad" {
-			r.password[0] ^= 1
-		}
-		if from := a.kv["as"]; from != "" {
-			r.id, r.password = s.sessions[from].id, s.sessions[from].password
-		}
+	r := s.name(name, nc)
+	r.id, r.password, r.seen = old.id, slices.Clone(old.password), old.seen
+	if a.kv["pw"] == "bad" {
+		r.password[0] ^= 1
 	}
-	if old == nil {
-		s.order = append(s.order, name)
+	if from := a.kv["as"]; from != "" {
+		r.id, r.password = s.sessions[from].id, s.sessions[from].password
 	}
-	s.sessions[name] = r
+	return s.shake(r, "reattach", a)
+}
+
+// shake does the handshake of a new connection and records the server's answer.
+func (s *script) shake(r *raw, op string, a args) error {
 	id := r.id
 	seen := a.num("seen", 0)
 	if seen != 0 {
 		seen += s.base
 	}
-	got, tail, err := r.shake(int32(a.num("t", 30000)), seen)
+	timeout, tail, err := r.shake(int32(a.num("t", 30000)), seen)
 	if err != nil {
 		r.dead = true
-		s.say("%s %s: closed", name, op)
+		s.record("%s %s: closed", r.name, op)
 		return nil
 	}
-	s.say("%s %s: timeout=%d same=%v tail=%x", name, op, got, id == r.id, tail)
-	if got == 0 {
+	s.record("%s %s: timeout=%d same=%v tail=%x", r.name, op, timeout, id == r.id, tail)
+	if timeout == 0 {
 		r.dead = true
-		_ = nc.Close()
+		return r.nc.Close()
 	}
 	return nil
 }
 
-// end reads what is still on its way to each session and closes it.
+// end reads what is still on its way to each session, and closes it.
 func (s *script) end() error {
 	for _, n := range s.order {
 		if err := s.step(n + " ping"); err != nil {
@@ -279,6 +328,6 @@ func (s *script) end() error {
 		}
 		_ = s.sessions[n].nc.Close()
 	}
-	s.flush()
+	s.recordEvents()
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 )
 
+// zxid shows a zxid as its distance from the script's beginning, and one that is none as it is.
 func (s *script) zxid(z int64) string {
 	if z <= 0 {
 		return strconv.FormatInt(z, 10)
@@ -14,6 +15,7 @@ func (s *script) zxid(z int64) string {
 	return fmt.Sprintf("z%+d", z-s.base)
 }
 
+// path shows a path relative to the script's own directory.
 func (s *script) path(p string) string {
 	if s.root != "" && strings.HasPrefix(p, s.root) {
 		return "$" + p[len(s.root):]
@@ -21,7 +23,8 @@ func (s *script) path(p string) string {
 	return p
 }
 
-func (s *script) who(id int64) string {
+// owner shows a session id as the name of the session.
+func (s *script) owner(id int64) string {
 	if id == 0 {
 		return "0"
 	}
@@ -33,6 +36,22 @@ func (s *script) who(id int64) string {
 	return "?"
 }
 
+// event shows an event whose header has been read.
+func (s *script) event(r *raw, i *in, zxid int64, code int32) string {
+	typ, state := i.i32(), i.i32()
+	return fmt.Sprintf("%s ! %d %d %s zxid=%s code=%d", r.name, typ, state, s.path(i.str()),
+		s.zxid(zxid), code)
+}
+
+// showXid shows the xid of an answer, in full only if it is not the one expected.
+func showXid(got, want int32) string {
+	if got == want {
+		return "xid"
+	}
+	return fmt.Sprintf("xid=%d", got)
+}
+
+// stat reads a stat and shows it.
 func (s *script) stat(i *in) string {
 	when := func(t int64) string {
 		if t == 0 {
@@ -45,9 +64,10 @@ func (s *script) stat(i *in) string {
 	owner, length, num, pz := i.i64(), i.i32(), i.i32(), i.i64()
 	return fmt.Sprintf("{c=%s m=%s p=%s ct=%s mt=%s v=%d cv=%d av=%d own=%s len=%d num=%d}",
 		s.zxid(cz), s.zxid(mz),
-		s.zxid(pz), when(ct), when(mt), v, cv, av, s.who(owner), length, num)
+		s.zxid(pz), when(ct), when(mt), v, cv, av, s.owner(owner), length, num)
 }
 
+// acls reads a list of ACLs and shows it, sorted.
 func (s *script) acls(i *in) string {
 	var v []string
 	for n := i.i32(); n > 0; n-- {
@@ -57,8 +77,11 @@ func (s *script) acls(i *in) string {
 	return strings.Join(v, ",")
 }
 
-// result shows the body of an answer.
-func (s *script) result(op string, i *in) string {
+// result reads the body of an answer to an operation and shows it. One that failed has none.
+func (s *script) result(op string, code int32, i *in) string {
+	if code != 0 {
+		return ""
+	}
 	switch op {
 	case "create", "sync":
 		return s.path(i.str())
@@ -96,6 +119,7 @@ func (s *script) result(op string, i *in) string {
 	return ""
 }
 
+// multiResult reads the results of the parts of a multi and shows them.
 func (s *script) multiResult(i *in) string {
 	var v []string
 	for {
@@ -122,11 +146,4 @@ func (s *script) multiResult(i *in) string {
 		}
 		v = append(v, one+")")
 	}
-}
-
-func resultIf(s *script, code int32, op string, i *in) string {
-	if code != 0 {
-		return ""
-	}
-	return s.result(op, i)
 }

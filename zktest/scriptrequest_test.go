@@ -9,10 +9,11 @@ import (
 
 // args are the words of a line after the operation.
 type args struct {
-	pos []string
-	kv  map[string]string
+	pos []string          // those without a key
+	kv  map[string]string // those of the form key=value
 }
 
+// num returns the number after a key, or its default if there is none.
 func (a args) num(key string, or int64) int64 {
 	v, ok := a.kv[key]
 	if !ok {
@@ -25,6 +26,7 @@ func (a args) num(key string, or int64) int64 {
 	return n
 }
 
+// parse sorts the words of a line. $ becomes the script's own directory.
 func (s *script) parse(words []string) args {
 	a := args{kv: map[string]string{}}
 	for _, w := range words {
@@ -38,22 +40,30 @@ func (s *script) parse(words []string) args {
 	return a
 }
 
+// unwritable replaces the names of what a line cannot contain.
+var unwritable = strings.NewReplacer(
+	"<empty>", "",
+	"<nul>", "\x00",
+	"<bel>", "\x07",
+	"<9f>", "\u009f",
+	"<e000>", "\ue000",
+	"<fff0>", "\ufff0",
+	"<sp>", " ",
+	"<bad>", "\xff",
+)
+
+// path returns the request's path, the first word without a key.
 func (a args) path() string {
 	if len(a.pos) == 0 {
 		return ""
 	}
-	p := strings.ReplaceAll(a.pos[0], "<empty>", "")
-	p = strings.ReplaceAll(p, "<nul>", "\x00")
-	p = strings.ReplaceAll(p, "<bel>", "\x07")
-	p = strings.ReplaceAll(p, "<e000>", "\ue000")
-	p = strings.ReplaceAll(p, "<9f>", "\u009f")
-	p = strings.ReplaceAll(p, "<fff0>", "\ufff0")
-	p = strings.ReplaceAll(p, "<sp>", " ")
-	return strings.ReplaceAll(p, "<bad>", "\xff")
+	return unwritable.Replace(a.pos[0])
 }
 
+// watch reports whether the request sets a watch.
 func (a args) watch() bool { return slices.Contains(a.pos, "w") }
 
+// aclNames are the lists that have a name.
 var aclNames = map[string][][3]string{
 	"open": {{"31", "world", "anyone"}},
 	"read": {{"1", "world", "anyone"}},
@@ -87,8 +97,10 @@ func (a args) acl(o *out) {
 	}
 }
 
+// modes are the letters of the create modes.
 var modes = map[string]int32{"": 0, "p": 0, "e": 1, "s": 2, "es": 3, "c": 4, "t": 5, "ts": 6}
 
+// mode returns the mode of a create: a letter from above, or a number.
 func (a args) mode() int32 {
 	m, ok := modes[a.kv["m"]]
 	if !ok {
@@ -97,6 +109,7 @@ func (a args) mode() int32 {
 	return m
 }
 
+// opcodes are the types of the requests that have a name.
 var opcodes = map[string]int32{
 	"create": 1, "delete": 2, "exists": 3, "get": 4, "set": 5, "getacl": 6, "setacl": 7, "ls": 8,
 	"sync": 9,
@@ -105,6 +118,27 @@ var opcodes = map[string]int32{
 	"createc": 19, "deletec": 20, "createttl": 21, "multiread": 22, "auth": 100, "setwatches": 101,
 	"sasl": 102, "ephemerals": 103,
 	"count": 104, "setwatches2": 105, "addwatch": 106, "whoami": 107, "close": -11,
+}
+
+// list returns the values after a key, which are separated by commas.
+func (a args) list(key string) []string {
+	if a.kv[key] == "" {
+		return nil
+	}
+	return strings.Split(a.kv[key], ",")
+}
+
+// parts writes the parts of a multi and what ends them.
+func (s *script) parts(o *out, words []string) {
+	for _, part := range strings.Split(strings.Join(words, " "), " ; ") {
+		f := strings.Fields(part)
+		if len(f) == 0 {
+			continue
+		}
+		o.i32(opcodes[f[0]]).flag(false).i32(-1)
+		s.body(o, f[0], f[1:])
+	}
+	o.i32(-1).flag(true).i32(-1)
 }
 
 // body writes the body of one request or part of a multi.
@@ -140,24 +174,15 @@ func (s *script) body(o *out, op string, words []string) {
 		o.str("").str("").str("").i64(-1)
 	case "setwatches", "setwatches2":
 		o.i64(s.base + a.num("z", 0))
-		for _, k := range []string{"d", "e", "c", "p",
-			"r"}[:map[string]int{"setwatches": 3, "setwatches2": 5}[op]] {
-			var l []string
-			if v := a.kv[k]; v != "" {
-				l = strings.Split(v, ",")
-			}
-			o.strs(l)
+		lists := []string{"d", "e", "c"}
+		if op == "setwatches2" {
+			lists = append(lists, "p", "r")
+		}
+		for _, k := range lists {
+			o.strs(a.list(k))
 		}
 	case "multi", "multiread":
-		for _, part := range strings.Split(strings.Join(words, " "), " ; ") {
-			f := strings.Fields(part)
-			if len(f) == 0 {
-				continue
-			}
-			o.i32(opcodes[f[0]]).flag(false).i32(-1)
-			s.body(o, f[0], f[1:])
-		}
-		o.i32(-1).flag(true).i32(-1)
+		s.parts(o, words)
 	case "ping", "whoami", "close":
 	default:
 		panic("script: unknown operation " + op)

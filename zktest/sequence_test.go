@@ -47,15 +47,14 @@ func TestSequenceWrapsAsOnARealServer(t *testing.T) {
 	ours := sequenced(t)
 	var traces [2][]string
 	for i, addr := range []string{ours.Addr(), real.Nodes[0].Addr()} {
-		s := &script{dial: func() (net.Conn, error) {
-			return net.Dial("tcp", addr)
-		}, root: "/w", sessions: map[string]*raw{}}
+		s := scriptAt(addr)
+		s.root = "/w"
 		_, err := s.session("a")
 		require.NoError(t, err)
-		require.NoError(t, s.step("a sync /")) // only for its zxid
+		s.do(t, "a sync /") // only for its zxid
 		s.base = s.sessions["a"].seen
 		for _, l := range lines {
-			require.NoError(t, s.step(l))
+			s.do(t, l)
 		}
 		require.NoError(t, s.end())
 		traces[i] = s.trace[1:]

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"runtime"
 	"slices"
@@ -61,7 +62,7 @@ type Server struct {
 	notified int
 	received int64 // frames, for the four-letter words
 	sent     int64
-	awaiting chan struct{} // closed and forgotten at each change, if Await made one
+	awaiting chan struct{} // closed and set to nil at the next change; nil if no call awaits one
 }
 
 // Run starts a server for a test and closes it when the test ends. A start that fails ends the
@@ -92,10 +93,17 @@ func Start(opts ...Option) (*Server, error) {
 	}
 	now := time.Now()
 	s := &Server{
-		opt: o, log: o.log, born: now, done: make(chan struct{}), poked: make(chan struct{}, 1),
-		sessions: map[int64]*session{}, conns: map[*conn]struct{}{}, nextSession: firstSession(now),
-		nextSweep: o.sweep,
-		requests:  map[fault.Op]int{}, overlaps: map[string]*overlap{},
+		opt:         o,
+		log:         o.log,
+		born:        now,
+		done:        make(chan struct{}),
+		poked:       make(chan struct{}, 1),
+		conns:       map[*conn]struct{}{},
+		sessions:    map[int64]*session{},
+		nextSession: firstSession(now),
+		nextSweep:   o.sweep,
+		overlaps:    map[string]*overlap{},
+		requests:    map[fault.Op]int{},
 	}
 	if _, err := rand.Read(s.secret[:]); err != nil {
 		return nil, fmt.Errorf("zktest: secret: %w", err)
@@ -122,15 +130,19 @@ func (s *Server) Addr() string { return s.leader.addr }
 // and waits are durably blocking in a synctest bubble. It fails with a *net.OpError while
 // connections are refused.
 func (s *Server) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
+	return s.memberAt(addr).Dial(network, addr, timeout)
+}
+
+// memberAt returns the follower with this address, or the leader if there is none.
+func (s *Server) memberAt(addr string) *Member {
 	s.mu.Lock()
-	m := s.leader
-	for _, f := range s.members {
-		if f.addr == addr {
-			m = f
+	defer s.mu.Unlock()
+	for _, m := range s.members {
+		if m.addr == addr {
+			return m
 		}
 	}
-	s.mu.Unlock()
-	return m.Dial(network, addr, timeout)
+	return s.leader
 }
 
 // Failure returns nil as long as the ensemble works, and otherwise why it failed: a session ended
@@ -150,19 +162,7 @@ const joinTimeout = 10 * time.Second
 // ended. If one has not after 10 s, it returns an error with the goroutines' stacks. Closing twice
 // is harmless.
 func (s *Server) Close() error {
-	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		close(s.done)
-		for _, m := range s.members {
-			if m.listener != nil {
-				_ = m.listener.Close() // its only error is that it was closed before
-			}
-			m.killLocked()
-		}
-		s.changedLocked()
-	}
-	s.mu.Unlock()
+	s.shut()
 	// A second caller waits like the first: when any Close returns, nothing is left.
 	joined := make(chan struct{})
 	go func() { // ends with the last goroutine it waits for
@@ -181,7 +181,25 @@ func (s *Server) Close() error {
 	}
 }
 
-// changedLocked wakes the calls of Await.
+// shut drops all connections and stops listening. What runs ends soon after.
+func (s *Server) shut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	close(s.done)
+	for _, m := range s.members {
+		if m.listener != nil {
+			_ = m.listener.Close() // its only error is that it was closed before
+		}
+		m.killLocked()
+	}
+	s.changedLocked()
+}
+
+// changedLocked makes the calls of Await evaluate their conditions again.
 func (s *Server) changedLocked() {
 	if s.awaiting != nil {
 		close(s.awaiting)
@@ -195,32 +213,33 @@ func (s *Server) changedLocked() {
 // What the server has done, its client may not know yet.
 func (s *Server) Await(ctx context.Context, cond func() bool) error {
 	for {
-		s.mu.Lock()
-		if s.awaiting == nil {
-			s.awaiting = make(chan struct{})
-		}
-		ch := s.awaiting
-		s.mu.Unlock()
-		// The channel is taken before the condition is evaluated, so that no change falls between
-		// the two.
+		// Before the condition is evaluated, so that no change falls between the two.
+		changed := s.nextChange()
 		if cond() {
 			return nil
 		}
 		select {
-		case <-ch:
+		case <-changed:
 		case <-ctx.Done():
 			return fmt.Errorf("zktest: await: %w", context.Cause(ctx))
 		}
 	}
 }
 
-// sortedSessionsLocked lists the sessions in the order of their ids, which is the order of their
-// creation: what affects several at once must happen in the same order in every run.
-func (s *Server) sortedSessionsLocked() []*session {
-	all := make([]*session, 0, len(s.sessions))
-	for _, ss := range s.sessions {
-		all = append(all, ss)
+// nextChange returns a channel that is closed at the next change (changedLocked).
+func (s *Server) nextChange() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.awaiting == nil {
+		s.awaiting = make(chan struct{})
 	}
-	slices.SortFunc(all, func(a, b *session) int { return cmp.Compare(a.id, b.id) })
-	return all
+	return s.awaiting
+}
+
+// sortedSessionsLocked returns the sessions in the order of their ids, which is the order of their
+// creation. What happens to several sessions at once must happen in the same order in every run.
+func (s *Server) sortedSessionsLocked() []*session {
+	return slices.SortedFunc(maps.Values(s.sessions), func(a, b *session) int {
+		return cmp.Compare(a.id, b.id)
+	})
 }

@@ -19,15 +19,15 @@ import (
 // session always expires at the end of a tick, so a test in a bubble can predict the instant to the
 // nanosecond.
 
-// session is the leader's state of one. All of it is guarded by the server's lock.
+// session is the leader's state of one session, which lives as long as it is in Server.sessions.
+// The server's lock guards all of it.
 type session struct {
-	id      int64
-	timeout time.Duration // as last negotiated
-	expires time.Duration // the end of its bucket, on the server's clock
-	// the member where its client was last seen; writes from elsewhere are refused
-	owner    *Member
-	conn     *conn // the latest connection; nil while the client is away
-	latest   int64 // that connection's number, also while the client is away
+	id       int64
+	timeout  time.Duration // as last negotiated
+	expires  time.Duration // the end of its bucket, on the server's clock
+	owner    *Member       // where the client last connected; writes from elsewhere are refused
+	conn     *conn         // the latest connection; nil while the client is away
+	latest   int64         // that connection's number, also while the client is away
 	requests map[fault.Op]int
 	notified int
 }
@@ -36,57 +36,60 @@ type session struct {
 // the wrong one must not find another client's session.
 var serverNumber atomic.Int64
 
-// firstSession puts the server's number in the top byte and the time in the next five. 0xff is left
-// out: owners with that byte are TTL nodes.
+// firstSession returns a server's first session id. The top byte is the server's number, which is
+// never 0xff (owners with that byte are TTL nodes), and the next five are the time.
 func firstSession(now time.Time) int64 {
 	n := (serverNumber.Add(1)-1)%120 + 1
 	return n<<56 | int64(uint64(now.UnixMilli())<<24>>8)
 }
+
+// passwordSize is the length of a session's password, in bytes.
+const passwordSize = 16
 
 // password derives a session's password from its id, so that nothing has to be stored.
 func (s *Server) password(id int64) []byte {
 	h := sha256.New()
 	h.Write(s.secret[:])
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(id)))
-	return h.Sum(nil)[:16]
+	return h.Sum(nil)[:passwordSize]
 }
 
-// passwordIs checks a claim to a session. Session 0 belongs to no client.
+// passwordIs reports whether pw is the password of a session. Session 0 belongs to no client.
 func (s *Server) passwordIs(id int64, pw []byte) bool {
 	return id != 0 && subtle.ConstantTimeCompare(pw, s.password(id)) == 1
 }
 
-// clampTimeoutLocked negotiates the timeout: the client's value, moved to the nearer bound if it
-// exceeds one.
+// clampTimeoutLocked returns the session timeout that a client gets: the one that it asks for, in
+// milliseconds, or the nearer of the member's bounds.
 func (m *Member) clampTimeoutLocked(ms int32) time.Duration {
 	return min(max(time.Duration(ms)*time.Millisecond, m.minTimeout), m.maxTimeout)
 }
 
-// bucket is the instant at which a session touched now expires: sessions expire in batches, at the
-// first full tick after their timeout, so each lasts up to one tick longer than promised, never
-// less.
+// bucket returns the instant, on the server's clock, at which a session that is touched now
+// expires. Sessions expire in batches, at the first full tick after their timeout. So each lasts up
+// to one tick longer than promised, and never less.
 func (s *Server) bucket(now time.Time, timeout time.Duration) time.Duration {
 	t := now.Sub(s.born).Truncate(time.Millisecond) + timeout
 	return (t/s.opt.tick + 1) * s.opt.tick
 }
 
-// touchLocked records a sign of life. It reports false if the session no longer exists.
+// touchLocked records a sign of life of a session: it now expires after timeout, whatever was due
+// before. It returns false if the session no longer exists.
 func (s *Server) touchLocked(id int64, timeout time.Duration) bool {
 	ss := s.sessions[id]
 	if ss == nil {
 		return false
 	}
-	// The deadline depends on the latest touch only; a shorter timeout may advance it.
-	b := s.bucket(time.Now(), timeout)
-	if b < ss.expires {
-		// the client reconnected with a shorter timeout: the clock may sleep too long
-		defer s.poke()
+	before := ss.expires
+	ss.expires = s.bucket(time.Now(), timeout)
+	if ss.expires < before { // the client has reconnected with a shorter timeout
+		s.poke()
 	}
-	ss.expires = b
 	return true
 }
 
-// openSessionLocked creates a session; like any write it takes a zxid.
+// openSessionLocked creates a session for the client of a connection. Like any write it takes a
+// zxid.
 func (s *Server) openSessionLocked(c *conn, timeout time.Duration) *session {
 	ss := &session{id: s.nextSession, timeout: timeout, owner: c.member, conn: c, latest: c.number,
 		requests: map[fault.Op]int{}}
@@ -98,16 +101,19 @@ func (s *Server) openSessionLocked(c *conn, timeout time.Duration) *session {
 	return ss
 }
 
-// clock expires sessions and sweeps containers. It sleeps until the next instant at which anything
-// can be due, so that an idle server costs nothing and a synctest bubble can jump. Owned by the
-// server; ends with s.done.
+// idle is how long the clock sleeps when nothing can become due: a timer needs a finite duration.
+const idle = 1000 * time.Hour
+
+// clock is the goroutine that expires sessions and sweeps containers. The server owns it, and it
+// ends when done is closed. It sleeps until the next instant at which anything can be due, so that
+// an idle server costs nothing and a synctest bubble can jump. What is due earlier than expected
+// pokes it.
 func (s *Server) clock() {
 	defer s.wg.Done()
-	timer := time.NewTimer(time.Hour)
+	timer := time.NewTimer(idle)
 	defer timer.Stop()
 	for {
-		wait := s.runDue()
-		timer.Reset(wait)
+		timer.Reset(s.runDue())
 		select {
 		case <-timer.C:
 		case <-s.poked:
@@ -117,18 +123,17 @@ func (s *Server) clock() {
 	}
 }
 
-// runDue does what is due and returns the time until the next due instant.
+// runDue does what is due, and returns the time until anything is due next.
 func (s *Server) runDue() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stillLocked() {
-		return 1000 * time.Hour // restart pokes
+		return idle // restartLocked pokes the clock
 	}
 	now := time.Now()
 	at := now.Sub(s.born)
 	for _, ss := range s.sortedSessionsLocked() {
 		if ss.expires <= at {
-			// all of a bucket, in the order of their ids, each in a transaction of its own
 			s.log.Info("zktest: session expired", "session", ss.id)
 			s.endSessionLocked(s.leader, ss.id)
 		}
@@ -137,8 +142,12 @@ func (s *Server) runDue() time.Duration {
 		s.sweepLocked(now)
 		s.nextSweep = (at/s.opt.sweep + 1) * s.opt.sweep
 	}
-	// With nothing to expire it sleeps for weeks: a timer needs a finite duration.
-	wait := 1000 * time.Hour
+	return s.untilDueLocked(at)
+}
+
+// untilDueLocked returns the time from at until a session may expire or a sweep find something.
+func (s *Server) untilDueLocked(at time.Duration) time.Duration {
+	wait := idle
 	for _, ss := range s.sessions {
 		wait = min(wait, ss.expires-at)
 	}
@@ -170,7 +179,8 @@ func (s *Server) stillLocked() bool {
 	return s.stopped || !slices.ContainsFunc(s.members, func(m *Member) bool { return !m.down })
 }
 
-// restartLocked gives every session its whole timeout if the clock was stopped and runs now.
+// restartLocked gives every session its whole timeout again, if the clock runs now and was stopped
+// before the caller's change.
 func (s *Server) restartLocked(wasStill bool) {
 	if !wasStill || s.stillLocked() {
 		return
@@ -181,7 +191,7 @@ func (s *Server) restartLocked(wasStill bool) {
 	s.poke()
 }
 
-// poke wakes the clock because something may now be due earlier than it expects.
+// poke wakes the clock, because something may now be due earlier than it expects.
 func (s *Server) poke() {
 	select {
 	case s.poked <- struct{}{}:

@@ -18,7 +18,7 @@ func TestSessionExpiresAtTheFirstFullTickAfterItsTimeout(t *testing.T) {
 		bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 			born := time.Now()
 			time.Sleep(at * time.Millisecond)
-			require.NoError(t, c.step("a connect t=5000"))
+			c.do(t, "a connect t=5000")
 			c.ok(t, "a create /e m=e")
 			const tick = 2 * time.Second
 			due := ((at*time.Millisecond+5*time.Second)/tick + 1) * tick
@@ -61,7 +61,7 @@ func TestConnectionWithoutHandshakeIsClosedAfterTenSeconds(t *testing.T) {
 	})
 }
 
-func TestTicksBoundsAndClockAreOptions(t *testing.T) {
+func TestTheSessionTimeoutIsWithinItsBoundsAndCountedInTicks(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		assert.Contains(t, c.do(t, "a connect t=1"), "timeout=50 ")
 		assert.Contains(t, c.do(t, "b connect t=999999"), "timeout=60000 ")
@@ -70,17 +70,24 @@ func TestTicksBoundsAndClockAreOptions(t *testing.T) {
 		assert.Len(t, s.Sessions(), 1)
 	}, zktest.WithTick(10*time.Millisecond),
 		zktest.WithSessionTimeouts(50*time.Millisecond, time.Minute))
-	for _, o := range []zktest.Option{zktest.WithTick(0), zktest.WithJuteMaxBuffer(1),
-		zktest.WithSweepInterval(0),
-		zktest.WithSessionTimeouts(2, 1), zktest.WithLogger(nil)} {
+}
+
+func TestImpossibleOptionsAreRefused(t *testing.T) {
+	for name, o := range map[string]zktest.Option{
+		"tick":             zktest.WithTick(0),
+		"packet limit":     zktest.WithJuteMaxBuffer(1),
+		"sweep interval":   zktest.WithSweepInterval(0),
+		"session timeouts": zktest.WithSessionTimeouts(2, 1),
+		"logger":           zktest.WithLogger(nil),
+	} {
 		_, err := zktest.Start(o)
-		require.Error(t, err)
+		require.Error(t, err, name)
 	}
 }
 
 func TestContainersAndTTLNodesAreDeletedWhenTheirTimeIsUp(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-		require.NoError(t, c.step("a connect t=40000"))
+		c.do(t, "a connect t=40000")
 		c.ok(t, "a createc /c m=c", "a createc /unused m=c", "a create /c/x",
 			"a createttl /t m=t ttl=90000", "a delete /c/x")
 		live := func(d time.Duration) {
@@ -114,7 +121,7 @@ func TestNoSessionExpiresWhileThereIsNoLeader(t *testing.T) {
 		},
 	} {
 		bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
-			require.NoError(t, c.step("a connect t=5000"))
+			c.do(t, "a connect t=5000")
 			c.ok(t, "a createc /c m=c", "a create /c/x", "a delete /c/x", "a create /e m=e")
 			end := outage(s)
 			time.Sleep(time.Hour)

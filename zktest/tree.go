@@ -35,7 +35,7 @@ const (
 	ttlNode         // deleted after its time to live without a child and a write
 )
 
-// node is one znode of one replica.
+// node is one znode of one replica. Only transactions change it.
 type node struct {
 	data     []byte
 	acl      []ACL // never changed in place: replicas share it
@@ -46,12 +46,12 @@ type node struct {
 	version, aversion   int32
 	creates             int32 // children ever created: the number the next sequential child gets
 	kind                kind
-	owner               int64 // session of an ephemeral
-	ttl                 int64 // milliseconds
+	owner               int64 // of an ephemeral: its session
+	ttl                 int64 // of a TTL node, in milliseconds
 }
 
-// stat derives the client's view. cversion counts changes of the list of children: every child
-// created and deleted counts twice, every existing one once.
+// stat returns what clients see of the node's metadata. cversion counts the changes of the list of
+// children: a child that exists counts once, and one that has been deleted counts twice.
 func (n *node) stat() Stat {
 	num := int32(len(n.children))
 	return Stat{
@@ -64,26 +64,26 @@ func (n *node) stat() Stat {
 // tree is the state that transactions build. Every member has its own copy and applies the same
 // transactions to it in the same order, so a member can lag.
 type tree struct {
-	nodes      map[string]*node // "" is a second name of the root, as in the real server
-	ephemerals map[int64]map[string]struct{}
-	expiring   map[string]struct{} // containers and TTL nodes
-	zxid       int64               // of the last transaction applied
+	nodes      map[string]*node              // as on a real server, the root is also under ""
+	ephemerals map[int64]map[string]struct{} // paths by session; no entry is empty
+	expiring   map[string]struct{}           // the paths of containers and TTL nodes
+	zxid       int64                         // of the last transaction applied
 }
 
 var (
-	openACL     = []ACL{{Perms: 31, Scheme: "world", ID: "anyone"}}
-	readOnlyACL = []ACL{{Perms: 1, Scheme: "world", ID: "anyone"}}
+	openACL     = []ACL{{Perms: permAll, Scheme: schemeWorld, ID: worldID}}
+	readOnlyACL = []ACL{{Perms: PermRead, Scheme: schemeWorld, ID: worldID}}
 )
 
-// newTree holds the nodes of a fresh server: the root and three of ZooKeeper's own.
+// newTree returns the tree of a server that is started for the first time: the root and three nodes
+// of ZooKeeper's own. Their zxids and times are zero. The root and /zookeeper have children that no
+// request created, so their cversion begins below zero.
 func newTree() *tree {
 	t := &tree{
 		nodes:      map[string]*node{},
 		ephemerals: map[int64]map[string]struct{}{},
 		expiring:   map[string]struct{}{},
 	}
-	// These four have all stats zero. /zookeeper and the root count children that no request
-	// created, so their cversion begins below zero.
 	root := &node{data: []byte{}, acl: openACL, children: map[string]struct{}{"zookeeper": {}}}
 	t.nodes["/"], t.nodes[""] = root, root
 	t.nodes["/zookeeper"] = &node{data: []byte{}, acl: openACL,
@@ -93,45 +93,40 @@ func newTree() *tree {
 	return t
 }
 
-// clone copies the tree for a new replica.
+// clone returns a copy of the tree, for a new replica.
 func (t *tree) clone() *tree {
-	c := &tree{nodes: make(map[string]*node, len(t.nodes)),
-		ephemerals: map[int64]map[string]struct{}{},
-		expiring:   map[string]struct{}{}, zxid: t.zxid}
+	c := &tree{
+		nodes:      make(map[string]*node, len(t.nodes)),
+		ephemerals: make(map[int64]map[string]struct{}, len(t.ephemerals)),
+		expiring:   maps.Clone(t.expiring),
+		zxid:       t.zxid,
+	}
 	for p, n := range t.nodes {
 		m := *n
 		m.data = bytes.Clone(n.data)
-		m.children = make(map[string]struct{}, len(n.children))
-		for k := range n.children {
-			m.children[k] = struct{}{}
-		}
+		m.children = maps.Clone(n.children)
 		c.nodes[p] = &m
 	}
 	c.nodes[""] = c.nodes["/"]
-	for id, ps := range t.ephemerals {
-		c.ephemerals[id] = map[string]struct{}{}
-		for p := range ps {
-			c.ephemerals[id][p] = struct{}{}
-		}
-	}
-	for p := range t.expiring {
-		c.expiring[p] = struct{}{}
+	for id, paths := range t.ephemerals {
+		c.ephemerals[id] = maps.Clone(paths)
 	}
 	return c
 }
 
-// split returns a path's parent as the tree names it ("" for a child of the root) and its last
-// component.
+// split returns a path's parent, which is "" for a child of the root, and its last component. The
+// path must have a slash.
 func split(p string) (parent, name string) {
 	i := strings.LastIndexByte(p, '/')
 	return p[:i], p[i+1:]
 }
 
-// fire gets every event that a mutation causes, with the ACL that decides which clients may get it.
+// fire is called for every event that a mutation causes. acl decides which clients may get the
+// event.
 type fire func(path string, ev event, zxid int64, acl []ACL)
 
-// apply makes one mutation, which was checked before and cannot fail, and returns the stat it
-// leaves behind.
+// apply makes one mutation of the transaction x, which has been checked and cannot fail. It returns
+// the stat that the mutation leaves behind, zero if its result has none.
 func (t *tree) apply(m *mutation, x *txn, f fire) Stat {
 	switch m.kind {
 	case mutCreate:
@@ -140,7 +135,8 @@ func (t *tree) apply(m *mutation, x *txn, f fire) Stat {
 		t.delete(m.path, x.zxid, f)
 	case mutSetData:
 		n := t.nodes[m.path]
-		n.data, n.version, n.mzxid, n.mtime = m.data, m.version, x.zxid, x.time
+		n.data, n.version = m.data, m.version
+		n.mzxid, n.mtime = x.zxid, x.time
 		st := n.stat()
 		f(m.path, eventDataChanged, x.zxid, n.acl)
 		return st
@@ -154,60 +150,87 @@ func (t *tree) apply(m *mutation, x *txn, f fire) Stat {
 	return Stat{}
 }
 
+// create adds a node and fires its event and then its parent's. It returns the node's stat of this
+// moment: later parts of the same multi may change the node again.
 func (t *tree) create(m *mutation, x *txn, f fire) Stat {
 	parent, name := split(m.path)
 	p := t.nodes[parent]
-	// The transaction carries the counter, so that replicas agree and the parts of a multi continue
-	// it. It only ever rises: so it stays at its largest value once a transaction brings the first
-	// negative one, and each later sequential child asks for the number 2147483647 again.
-	if m.creates > p.creates {
-		p.creates, p.pzxid = m.creates, x.zxid
-	}
+	p.countChild(m.creates, x.zxid)
 	if p.children == nil {
 		p.children = map[string]struct{}{}
 	}
 	p.children[name] = struct{}{}
-	n := &node{data: m.data, acl: m.acl, czxid: x.zxid, mzxid: x.zxid, pzxid: x.zxid, ctime: x.time,
+	n := &node{
+		data:  m.data,
+		acl:   m.acl,
+		czxid: x.zxid,
+		mzxid: x.zxid,
+		pzxid: x.zxid,
+		ctime: x.time,
 		mtime: x.time,
-		kind:  m.node, owner: m.owner, ttl: m.ttl}
-	t.nodes[m.path] = n
-	switch m.node {
-	case ephemeral:
-		if t.ephemerals[m.owner] == nil {
-			t.ephemerals[m.owner] = map[string]struct{}{}
-		}
-		t.ephemerals[m.owner][m.path] = struct{}{}
-	case container, ttlNode:
-		t.expiring[m.path] = struct{}{}
+		kind:  m.node,
+		owner: m.owner,
+		ttl:   m.ttl,
 	}
-	// The stat is that of this moment; later parts of the same multi may change the node again. The
-	// node's event comes before its parent's, and a client that may not read the parent gets no
-	// event of its list.
+	t.nodes[m.path] = n
+	t.index(m.path, n)
 	st := n.stat()
 	f(m.path, eventCreated, x.zxid, n.acl)
 	f(orRoot(parent), eventChildrenChanged, x.zxid, p.acl)
 	return st
 }
 
+// countChild sets the counter of created children. The transaction brings the new value, so that
+// replicas agree and the parts of a multi continue each other's.
+//
+// The counter only rises. Once a transaction brings the first negative value, the counter stays at
+// its largest, and each later sequential child asks for the number 2147483647 again.
+func (n *node) countChild(creates int32, zxid int64) {
+	if creates > n.creates {
+		n.creates, n.pzxid = creates, zxid
+	}
+}
+
+// delete removes a node and fires its event and then its parent's. The parent's counter of created
+// children stays: numbers are never reused.
 func (t *tree) delete(path string, zxid int64, f fire) {
 	parent, name := split(path)
 	n, p := t.nodes[path], t.nodes[parent]
 	delete(p.children, name)
-	// A deletion does not change the counter of created children: numbers are never reused.
 	p.pzxid = max(p.pzxid, zxid)
 	delete(t.nodes, path)
-	delete(t.expiring, path)
-	if n.kind == ephemeral {
-		delete(t.ephemerals[n.owner], path)
-		if len(t.ephemerals[n.owner]) == 0 {
-			delete(t.ephemerals, n.owner)
-		}
-	}
+	t.unindex(path, n)
 	f(path, eventDeleted, zxid, n.acl)
 	f(orRoot(parent), eventChildrenChanged, zxid, p.acl)
 }
 
-// orRoot gives the root its usual name.
+// index records a new node among those of its session, or among those that may expire.
+func (t *tree) index(path string, n *node) {
+	switch n.kind {
+	case ephemeral:
+		if t.ephemerals[n.owner] == nil {
+			t.ephemerals[n.owner] = map[string]struct{}{}
+		}
+		t.ephemerals[n.owner][path] = struct{}{}
+	case container, ttlNode:
+		t.expiring[path] = struct{}{}
+	}
+}
+
+// unindex undoes index.
+func (t *tree) unindex(path string, n *node) {
+	switch n.kind {
+	case ephemeral:
+		delete(t.ephemerals[n.owner], path)
+		if len(t.ephemerals[n.owner]) == 0 {
+			delete(t.ephemerals, n.owner)
+		}
+	case container, ttlNode:
+		delete(t.expiring, path)
+	}
+}
+
+// orRoot returns the path p, or the root's usual name for its second one.
 func orRoot(p string) string {
 	if p == "" {
 		return "/"
@@ -215,20 +238,18 @@ func orRoot(p string) string {
 	return p
 }
 
-// list returns a node's children in order; the real server promises none, so any order is valid.
+// list returns the names of a node's children, sorted; not nil. The real server promises no order,
+// so any is valid.
 func (n *node) list() []string {
-	cs := make([]string, 0, len(n.children))
-	for c := range n.children {
-		cs = append(cs, c)
-	}
-	slices.Sort(cs)
-	return cs
+	names := slices.AppendSeq(make([]string, 0, len(n.children)), maps.Keys(n.children))
+	slices.Sort(names)
+	return names
 }
 
-// below counts all descendants.
+// below returns the number of descendants.
 func (t *tree) below(path string) int32 {
 	if path == "/" {
-		return int32(len(t.nodes) - 2) // not the root, and not its second name
+		return int32(len(t.nodes) - 2) // without the root and its second name
 	}
 	n := 0
 	for p := range t.nodes {
@@ -239,13 +260,10 @@ func (t *tree) below(path string) int32 {
 	return int32(min(n, math.MaxInt32))
 }
 
-// owned lists a session's ephemerals in the order of their creation, because their names may differ
-// from run to run.
+// owned returns the paths of a session's ephemerals in the order of their creation: unlike that of
+// their names, which may be random, it is the same in every run.
 func (t *tree) owned(session int64) []string {
 	return slices.SortedFunc(maps.Keys(t.ephemerals[session]), func(a, b string) int {
-		if c := cmp.Compare(t.nodes[a].czxid, t.nodes[b].czxid); c != 0 {
-			return c
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(t.nodes[a].czxid, t.nodes[b].czxid), strings.Compare(a, b))
 	})
 }

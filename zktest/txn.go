@@ -3,7 +3,6 @@ package zktest
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/zklock/locker/zktest/fault"
@@ -36,7 +35,7 @@ type mutation struct {
 	data    []byte
 	acl     []ACL
 	version int32 // the new one
-	creates int32 // the parent's new counter; for mutSequence the node's own
+	creates int32 // mutCreate: the parent's new counter; mutSequence: the node's own
 	node    kind
 	owner   int64
 	ttl     int64
@@ -52,7 +51,7 @@ type txn struct {
 
 // record is what preparing needs of one znode: the tree's state with the earlier parts applied.
 type record struct {
-	gone              bool
+	gone              bool // an earlier part deletes the znode
 	acl               []ACL
 	version, aversion int32
 	creates           int32
@@ -69,12 +68,14 @@ type preparer struct {
 	admin   bool // the test itself: no ACL applies
 	sasl    bool // sasl is a scheme of access lists
 	dialect *dialect
-	over    map[string]*record
+	over    map[string]*record // by path: what differs, or may differ, from the tree
+
 	// overlaps are the server's: creates that overlap, prepared but not applied.
 	overlaps map[string]*overlap
 }
 
-// record returns the state of a path, or nil if there is no such znode.
+// record returns the state of a znode, or nil if there is none. The caller may change the record,
+// and later parts then see the change.
 func (p *preparer) record(path string) *record {
 	path = orRoot(path)
 	if r, ok := p.over[path]; ok {
@@ -83,7 +84,6 @@ func (p *preparer) record(path string) *record {
 		}
 		return r
 	}
-	// The first access makes a record, and later ones see what earlier parts changed in it.
 	n := p.tree.nodes[path]
 	if n == nil {
 		return nil
@@ -98,10 +98,11 @@ func (p *preparer) record(path string) *record {
 	return r
 }
 
-// may checks the ACL of a node for the client.
+// may reports whether the node's ACL grants the client any of the permissions in perm.
 func (p *preparer) may(r *record, perm int32) bool { return p.admin || allowed(r.acl, perm, p.ids) }
 
-// prepare checks one write. The order of the checks decides which of several errors a client sees.
+// prepare checks one write and returns the mutation that carries it out. The order of an
+// operation's checks decides which of several errors a client sees.
 func (p *preparer) prepare(r *request) (mutation, fault.Code) {
 	if r.noPath && !r.takesNull {
 		return mutation{}, fault.CodeMarshallingError
@@ -109,6 +110,7 @@ func (p *preparer) prepare(r *request) (mutation, fault.Code) {
 	return r.operation.prepare(p, r)
 }
 
+// setData checks the path's form, that the node exists, the permission, and the version.
 func (p *preparer) setData(r *request) (mutation, fault.Code) {
 	if !validPath(r.path) {
 		return mutation{}, fault.CodeBadArguments
@@ -122,6 +124,8 @@ func (p *preparer) setData(r *request) (mutation, fault.Code) {
 		fault.CodeOK
 }
 
+// setACL checks the path's form, the new list, that the node exists, the permission, and the
+// version of the old list. A node has a version for its list and one for its data.
 func (p *preparer) setACL(r *request) (mutation, fault.Code) {
 	if !validPath(r.path) {
 		return mutation{}, fault.CodeBadArguments
@@ -136,14 +140,15 @@ func (p *preparer) setACL(r *request) (mutation, fault.Code) {
 		return mutation{}, fault.CodeNoNode
 	case !p.may(n, r.perm):
 		return mutation{}, fault.CodeNoAuth
-	case r.version != -1 && r.version != n.aversion:
+	case !r.acceptsVersion(n.aversion):
 		return mutation{}, fault.CodeBadVersion
 	}
-	n.acl, n.aversion = acl, next(n.aversion) // a counter of its own: the version is of the data
+	n.acl, n.aversion = acl, next(n.aversion)
 	return mutation{kind: mutSetACL, op: r.op, path: r.path, acl: acl, version: n.aversion},
 		fault.CodeOK
 }
 
+// check is setData without the write.
 func (p *preparer) check(r *request) (mutation, fault.Code) {
 	if !validPath(r.path) {
 		return mutation{}, fault.CodeBadArguments
@@ -154,12 +159,13 @@ func (p *preparer) check(r *request) (mutation, fault.Code) {
 	return mutation{kind: mutCheck, op: r.op, path: r.path}, fault.CodeOK
 }
 
-// reconfig is refused: there is nothing to configure.
+// reconfig refuses every request: there is nothing to configure.
 func (p *preparer) reconfig(*request) (mutation, fault.Code) {
 	return mutation{}, fault.CodeReconfigDisabled
 }
 
-// fixACL is the package's fixACL for a request, with checks of forms that only the wire can carry.
+// fixACL returns the list that the node of a create or setACL gets: see the function fixACL. It
+// refuses lists of a form that only the wire can carry.
 func (p *preparer) fixACL(r *request) ([]ACL, fault.Code) {
 	if r.nullACL {
 		return nil, fault.CodeMarshallingError
@@ -175,19 +181,29 @@ func (p *preparer) reach(n *record, r *request) fault.Code {
 		return fault.CodeNoNode
 	case !p.may(n, r.perm):
 		return fault.CodeNoAuth
-	case r.version != -1 && r.version != n.version:
+	case !r.acceptsVersion(n.version):
 		return fault.CodeBadVersion
 	}
 	return fault.CodeOK
 }
 
-// next is the version after v. It may become -1, which no client can then name: the 3.8 server does
-// the same.
+// anyVersion is the version that a request names to accept every one. No other number is special.
+const anyVersion = -1
+
+// acceptsVersion reports whether a request may change a node of this version.
+func (r *request) acceptsVersion(v int32) bool {
+	return r.version == anyVersion || r.version == v
+}
+
+// next returns the version after v. As on a 3.8 server it may become -1, and then no client can
+// name it.
 func next(v int32) int32 { return v + 1 }
 
-// The create modes, as the flags of a create request number them.
+// createMode is what the flags of a create say about the znode.
+type createMode int32
+
 const (
-	modePersistent = iota
+	modePersistent createMode = iota
 	modeEphemeral
 	modeSequential
 	modeEphemeralSequential
@@ -196,74 +212,99 @@ const (
 	modeTTLSequential
 )
 
+// mode returns the mode of a create, which need not exist.
+func (r *request) mode() createMode { return createMode(r.flags) }
+
+func (m createMode) exists() bool      { return m >= modePersistent && m <= modeTTLSequential }
+func (m createMode) isEphemeral() bool { return m == modeEphemeral || m == modeEphemeralSequential }
+func (m createMode) hasTTL() bool      { return m == modeTTL || m == modeTTLSequential }
+
+func (m createMode) isSequential() bool {
+	return m == modeSequential || m == modeEphemeralSequential || m == modeTTLSequential
+}
+
 const maxTTL = 1<<40 - 1 // milliseconds; five bytes of the owner field hold it
 
 // create checks, in this order: the mode, the path's form, the ACL, the parent, the name with its
-// number, that the name is free, and that the parent is no ephemeral. The operation createContainer
-// needs no flag; a flag alone makes a container only inside a multi.
+// number, that the name is free, and that the parent is no ephemeral.
 func (p *preparer) create(r *request) (mutation, fault.Code) {
-	none := mutation{}
-	if r.flags < modePersistent || r.flags > modeTTLSequential {
-		return none, fault.CodeBadArguments
-	}
-	// A TTL requires a mode with a TTL and vice versa.
-	withTTL := r.flags == modeTTL || r.flags == modeTTLSequential
-	if withTTL != (r.op == fault.OpCreateTTL) || withTTL && (r.ttl <= 0 || r.ttl > maxTTL) {
-		return none, fault.CodeBadArguments
+	if !r.hasValidMode() {
+		return mutation{}, fault.CodeBadArguments
 	}
 	parentPath, ok := parentOf(r.path)
 	if !ok {
-		return none, fault.CodeBadArguments
+		return mutation{}, fault.CodeBadArguments
 	}
 	acl, code := p.fixACL(r)
 	if code != fault.CodeOK {
-		return none, code
+		return mutation{}, code
 	}
 	parent := p.record(parentPath)
 	switch {
 	case parent == nil:
-		return none, fault.CodeNoNode
+		return mutation{}, fault.CodeNoNode
 	case !p.may(parent, r.perm):
-		return none, fault.CodeNoAuth
+		return mutation{}, fault.CodeNoAuth
 	}
 	path := r.path
-	if r.flags == modeSequential || r.flags == modeEphemeralSequential ||
-		r.flags == modeTTLSequential {
+	if r.mode().isSequential() {
 		path += sequence(parent.creates)
 	}
 	switch {
 	case !validPath(path):
-		return none, fault.CodeBadArguments
+		return mutation{}, fault.CodeBadArguments
 	case p.record(path) != nil:
-		return none, fault.CodeNodeExists
+		return mutation{}, fault.CodeNodeExists
 	case parent.kind == ephemeral:
-		return none, fault.CodeNoChildrenForEphemerals
+		return mutation{}, fault.CodeNoChildrenForEphemerals
 	}
-	// The operation decides first which kind of node it becomes, then the flags.
 	m := mutation{kind: mutCreate, op: r.op, path: path, data: r.data, acl: acl,
-		creates: parent.creates + 1}
-	switch {
-	case r.op == fault.OpCreateContainer:
-		m.node = container
-	case r.op == fault.OpCreateTTL:
-		m.node, m.ttl = ttlNode, r.ttl
-	case r.flags == modeEphemeral || r.flags == modeEphemeralSequential:
-		m.node, m.owner = ephemeral, p.session
+		creates: parent.creates + 1, node: r.kindOfNode()}
+	switch m.node {
+	case ephemeral:
+		m.owner = p.session
+	case ttlNode:
+		m.ttl = r.ttl
 	}
-	// Only in the record, and there the counter does wrap: so a multi that crosses the end shows
-	// the numbers beyond it.
+	// In the record, unlike in the tree, the counter wraps after its largest value: the parts of a
+	// multi that crosses the end get the numbers beyond it.
 	parent.creates++
 	parent.children++
 	p.over[path] = &record{acl: acl, kind: m.node}
 	return m, fault.CodeOK
 }
 
-// sequence is the suffix of a sequential node's name: ten digits, or a minus sign and nine once the
-// counter wrapped.
+// hasValidMode reports whether the mode of a create exists and fits its operation. A createTTL, and
+// no other create, has a mode with a TTL, and then the TTL is within bounds.
+func (r *request) hasValidMode() bool {
+	mode := r.mode()
+	if !mode.exists() || mode.hasTTL() != (r.op == fault.OpCreateTTL) {
+		return false
+	}
+	return !mode.hasTTL() || r.ttl > 0 && r.ttl <= maxTTL
+}
+
+// kindOfNode returns the kind of the znode that a create makes. The operation decides first, then
+// the mode. So the mode container alone makes no container, except in a multi, where normalize
+// changes the operation.
+func (r *request) kindOfNode() kind {
+	switch {
+	case r.op == fault.OpCreateContainer:
+		return container
+	case r.op == fault.OpCreateTTL:
+		return ttlNode
+	case r.mode().isEphemeral():
+		return ephemeral
+	}
+	return persistent
+}
+
+// sequence returns the suffix of a sequential node's name: ten digits, or a minus sign and nine
+// after the counter has wrapped.
 func sequence(n int32) string { return fmt.Sprintf("%010d", n) }
 
-// deleteContainer is what servers send to themselves. For a client's, 3.8 never finds the path;
-// later versions carry it out without checking a permission.
+// deleteContainer prepares what servers send to themselves. 3.8 refuses every one of a client,
+// because it never finds the path. Later versions carry it out without checking a permission.
 func (p *preparer) deleteContainer(r *request) (mutation, fault.Code) {
 	parentPath, ok := parentOf(r.path)
 	if !p.dialect.deletesContainers || !ok {
@@ -283,7 +324,8 @@ func (p *preparer) deleteContainer(r *request) (mutation, fault.Code) {
 	return mutation{kind: mutDelete, op: r.op, path: r.path}, fault.CodeOK
 }
 
-// delete checks the permission on the parent, not on the node: deleting changes the parent's list.
+// delete checks the path's form, that the parent exists, the permission on the parent, whose list
+// changes, that the node exists, its version, and that it has no children.
 func (p *preparer) delete(r *request) (mutation, fault.Code) {
 	parentPath, ok := parentOf(r.path)
 	if !ok || special(r.path) {
@@ -300,8 +342,7 @@ func (p *preparer) delete(r *request) (mutation, fault.Code) {
 	switch {
 	case n == nil:
 		return mutation{}, fault.CodeNoNode
-	case r.version != -1 && r.version != n.version:
-		// -1 is any version, and the only special number
+	case !r.acceptsVersion(n.version):
 		return mutation{}, fault.CodeBadVersion
 	case n.children > 0:
 		return mutation{}, fault.CodeNotEmpty
@@ -311,23 +352,25 @@ func (p *preparer) delete(r *request) (mutation, fault.Code) {
 	return mutation{kind: mutDelete, op: r.op, path: r.path}, fault.CodeOK
 }
 
-// preparerLocked reads the leader's state, whichever member the client is connected to: the leader
-// orders writes.
+// preparerLocked returns a preparer for one write. Whichever member the client is connected to, it
+// reads the leader's state: the leader orders the writes.
 func (s *Server) preparerLocked(session int64, ids []identity) *preparer {
 	return &preparer{tree: s.leader.tree, session: session, ids: ids,
 		sasl: len(s.opt.saslUsers) > 0, dialect: s.opt.dialect,
 		over: map[string]*record{}, overlaps: s.overlaps}
 }
 
-// commitLocked gives the transaction its zxid and passes it to every member: at once to the
-// requesting one, which cannot answer before it knows the outcome, and to the others as far as
-// their lag allows. It returns the stats that the mutations left in the requesting member's
-// replica.
+// commitLocked makes one transaction of muts, gives it its zxid, and passes it to every member.
+// Each applies it as soon as its lag allows, but the member at, which has the request, at once: it
+// cannot answer before it knows the outcome. A member that is cut off applies nothing. ended is the
+// session that the transaction ends, or 0.
+//
+// It returns the stats that the mutations left behind in at's replica, one for each.
 func (s *Server) commitLocked(at *Member, muts []mutation, ended int64) []Stat {
 	s.zxid++
 	x := &txn{zxid: s.zxid, time: time.Now().UnixMilli(), muts: muts, ended: ended}
 	var stats []Stat
-	// Every member gets every transaction, including empty ones: its zxid must follow the leader's.
+	// An empty transaction, too: the members' zxids must follow the leader's.
 	for _, m := range s.members {
 		m.pending = append(m.pending, x)
 		if m == at {
@@ -346,27 +389,34 @@ func (s *Server) commitLocked(at *Member, muts []mutation, ended int64) []Stat {
 	return stats
 }
 
-// endSessionLocked closes a session for good: the one transaction that ends it deletes its
-// ephemerals.
+// endSessionLocked ends a session for good, in one transaction that also deletes its ephemerals. If
+// the list of their paths is too long for servers to read, it takes the ensemble down (see
+// Failure).
 func (s *Server) endSessionLocked(at *Member, id int64) {
-	// Removed from the table first: what its deletions trigger must not find it alive.
-	delete(s.sessions, id)
+	delete(s.sessions, id) // first: what the deletions trigger must not find the session alive
 	var muts []mutation
-	list := 4
+	list := lengthSize
 	for _, p := range s.leader.tree.owned(id) {
-		muts = append(muts, mutation{kind: mutDelete, op: fault.OpDelete, path: p})
-		list += 4 + len(p)
+		muts = append(muts, deletion(p))
+		list += lengthSize + len(p)
 	}
 	s.commitLocked(at, muts, id)
-	if limit := 2 * s.opt.maxPacket; list > limit {
-		s.failLocked(
-			fmt.Errorf(
-				"zktest: the ensemble has failed: session %#x ended with %d ephemerals, a list of %d bytes; "+
-					"servers read no transaction longer than %d, on the wire and in their logs", id, len(muts), list, limit))
+	limit := 2 * s.opt.maxPacket
+	if list <= limit {
+		return
 	}
+	s.failLocked(fmt.Errorf(
+		"zktest: the ensemble has failed: session %#x ended with %d ephemerals, a list of %d bytes; "+
+			"servers read no transaction longer than %d, on the wire and in their logs",
+		id, len(muts), list, limit))
 }
 
-// failLocked takes all members down for good.
+// deletion returns the mutation that deletes a znode which is known to exist, and to be empty.
+func deletion(path string) mutation {
+	return mutation{kind: mutDelete, op: fault.OpDelete, path: path}
+}
+
+// failLocked takes all members down for good. Only the first failure counts.
 func (s *Server) failLocked(why error) {
 	if s.failure != nil {
 		return
@@ -380,21 +430,34 @@ func (s *Server) failLocked(why error) {
 	s.changedLocked()
 }
 
-// sweepLocked deletes the containers and TTL nodes that are due. A container that never had a child
-// stays, because otherwise it could be deleted between its creation and its first child.
+// sweepLocked deletes the containers and TTL nodes that are due, in the order of their paths and
+// each in its own transaction.
 func (s *Server) sweepLocked(now time.Time) {
 	t := s.leader.tree
-	var gone []string
+	var due []string
 	for p := range t.expiring {
-		n := t.nodes[p]
-		idle := now.UnixMilli() - n.mtime
-		if len(n.children) == 0 &&
-			(n.kind == container && n.creates > 0 || n.kind == ttlNode && idle > n.ttl) {
-			gone = append(gone, p)
+		if t.nodes[p].isDue(now) {
+			due = append(due, p)
 		}
 	}
-	slices.SortFunc(gone, strings.Compare)
-	for _, p := range gone {
-		s.commitLocked(s.leader, []mutation{{kind: mutDelete, op: fault.OpDelete, path: p}}, 0)
+	slices.Sort(due)
+	for _, p := range due {
+		s.commitLocked(s.leader, []mutation{deletion(p)}, 0)
 	}
+}
+
+// isDue reports whether a sweep deletes the node: a container without children, or a TTL node
+// without children that was last written longer ago than its TTL. A container that has never had a
+// child is not due, because otherwise it could be deleted between its creation and its first child.
+func (n *node) isDue(now time.Time) bool {
+	if len(n.children) > 0 {
+		return false
+	}
+	switch n.kind {
+	case container:
+		return n.creates > 0
+	case ttlNode:
+		return now.UnixMilli()-n.mtime > n.ttl
+	}
+	return false
 }

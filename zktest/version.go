@@ -58,8 +58,8 @@ var dialects = map[Version]*dialect{
 	},
 }
 
-// serves says whether a request of this type is carried out. Others are answered "unimplemented",
-// which ends the client's connection.
+// serves reports whether the version knows the type of a request. It answers any other one with
+// "unimplemented", which ends the client's connection.
 func (d *dialect) serves(r *request) bool {
 	return r.serve != nil && (r.op != fault.OpCheck || d.checkAlone)
 }

@@ -21,37 +21,53 @@ const (
 	eventChildrenChanged event = 4
 )
 
-// watchMode is how a watch behaves when it fires: one bit each, since a connection may have several
-// on one path.
+// watchMode is how the watches of one connection on one path behave: one bit for each mode, because
+// modes may coexist. A watchMode without any bit is no watch.
 type watchMode uint8
 
 const (
-	watchOnce       watchMode = 1 << iota
-	watchPersistent           // stays when it fires
-	// stays, and covers all descendants; gets no events of changed lists of children
+	// watchOnce goes when it fires.
+	watchOnce watchMode = 1 << iota
+
+	// watchPersistent stays when it fires.
+	watchPersistent
+
+	// watchRecursive stays as well, and covers all descendants. It gets no events of changed lists
+	// of children: the event of the child itself says the same.
 	watchRecursive
 )
+
+// hears reports whether a watch of this mode, on the very path that the event is about, gets it.
+func (m watchMode) hears(ev event) bool {
+	return m != watchRecursive || ev != eventChildrenChanged
+}
+
+// isRecursive reports whether a watch covers the descendants of its path, whatever else it does.
+func (m watchMode) isRecursive() bool { return m&watchRecursive != 0 }
 
 // watchTable is one of a member's two: dataWatches and childWatches. In 3.8 a connection has one
 // watch per path in each, and the mode of the latest call replaces the previous one, even if that
 // turns a persistent watch into a one-shot one. Since 3.9 the modes coexist.
+//
+// A connection is under byConn[c][path] exactly if it is under byPath[path][c].
 type watchTable struct {
-	byPath map[string]map[*conn]watchMode
-	// keeps an empty entry for a connection whose watches have all fired
-	byConn map[*conn]map[string]struct{}
-	// number of recursive watches: without any, no walk up the path
-	recursive int
-	replaces  bool // dialect.oneModePerWatch
+	byPath    map[string]map[*conn]watchMode
+	byConn    map[*conn]map[string]struct{} // keeps an entry without paths until removeConn
+	recursive int                           // how many watches are recursive
+	replaces  bool                          // dialect.oneModePerWatch
 }
 
+// newWatchTable returns an empty table for servers of a version.
 func newWatchTable(d *dialect) *watchTable {
 	return &watchTable{byPath: map[string]map[*conn]watchMode{},
 		byConn:   map[*conn]map[string]struct{}{},
 		replaces: d.oneModePerWatch}
 }
 
+// add gives a connection a watch. A connection that is gone gets none, since nothing would remove
+// it.
 func (w *watchTable) add(c *conn, path string, mode watchMode) {
-	if c.gone { // nothing would ever remove it again
+	if c.gone {
 		return
 	}
 	if w.byPath[path] == nil {
@@ -67,40 +83,48 @@ func (w *watchTable) add(c *conn, path string, mode watchMode) {
 	w.byConn[c][path] = struct{}{}
 }
 
-// set changes the mode of a watch.
+// set changes the mode of a connection's watch. The caller has made the path's entry in byPath.
 func (w *watchTable) set(c *conn, path string, mode watchMode) {
-	// of the replaced mode; if there was no watch, the mode is none, and nothing is counted
-	w.count(w.byPath[path][c], -1)
+	w.uncount(w.byPath[path][c])
 	w.byPath[path][c] = mode
-	w.count(mode, 1)
+	w.count(mode)
 }
 
-// count maintains the number of recursive watches, which spares nearly every event a walk up its
-// path.
-func (w *watchTable) count(m watchMode, d int) {
-	if m&watchRecursive != 0 {
-		w.recursive += d
+// count and uncount maintain the number of recursive watches. While it is zero, no event needs a
+// walk up its path.
+func (w *watchTable) count(m watchMode) {
+	if m.isRecursive() {
+		w.recursive++
 	}
 }
 
-// remove removes a watch, as far as it has the given modes, and reports whether it existed. 3.8
-// ignores the modes.
+func (w *watchTable) uncount(m watchMode) {
+	if m.isRecursive() {
+		w.recursive--
+	}
+}
+
+// remove takes the given modes away from a connection's watch, and reports whether the watch had
+// any of them. In 3.8 the modes do not matter: the whole watch goes.
 func (w *watchTable) remove(c *conn, path string, modes watchMode) bool {
-	mode, ok := w.byPath[path][c]
-	if !ok || !w.replaces && mode&modes == 0 {
+	mode := w.byPath[path][c]
+	if w.replaces {
+		modes = mode
+	}
+	if mode&modes == 0 {
 		return false
 	}
-	if rest := mode &^ modes; rest != 0 && !w.replaces {
+	if rest := mode &^ modes; rest != 0 {
 		w.set(c, path, rest)
 	} else {
-		w.drop(c, path, mode)
+		w.drop(c, path)
 	}
 	return true
 }
 
-// drop removes a watch that is known to exist.
-func (w *watchTable) drop(c *conn, path string, mode watchMode) {
-	w.count(mode, -1)
+// drop removes a watch, which must exist.
+func (w *watchTable) drop(c *conn, path string) {
+	w.uncount(w.byPath[path][c])
 	delete(w.byPath[path], c)
 	if len(w.byPath[path]) == 0 {
 		delete(w.byPath, path)
@@ -108,15 +132,16 @@ func (w *watchTable) drop(c *conn, path string, mode watchMode) {
 	delete(w.byConn[c], path)
 }
 
-// removeConn removes all of a connection's watches, without events.
+// removeConn removes all of a connection's watches. No event is sent.
 func (w *watchTable) removeConn(c *conn) {
 	for p := range w.byConn[c] {
-		w.drop(c, p, w.byPath[p][c])
+		w.drop(c, p)
 	}
 	delete(w.byConn, c)
 }
 
-// contains answers checkWatches. In 3.8 any connection's watch on the path counts.
+// contains reports what checkWatches asks: whether the connection has a watch on the path with any
+// of the modes. In 3.8 the modes do not matter, and any connection's watch counts.
 func (w *watchTable) contains(c *conn, path string, modes watchMode) bool {
 	if w.replaces {
 		return len(w.byPath[path]) > 0
@@ -124,7 +149,7 @@ func (w *watchTable) contains(c *conn, path string, modes watchMode) bool {
 	return w.byPath[path][c]&modes != 0
 }
 
-// size counts the pairs of connection and path.
+// size returns the number of pairs of connection and path.
 func (w *watchTable) size() int {
 	n := 0
 	for _, cs := range w.byPath {
@@ -133,74 +158,85 @@ func (w *watchTable) size() int {
 	return n
 }
 
-// fire returns the connections that get an event, and removes the one-shot watches. The order is
-// that of the connections' arrival, so that a run can be repeated.
+// fire removes the one-shot watches of an event, and returns the connections that get it, each
+// once. They are in the order of their arrival, so that a run can be repeated.
 func (w *watchTable) fire(path string, ev event) []*conn {
-	var hear []*conn
-	for at, top := path, true; ; top = false {
-		for c, mode := range w.byPath[at] {
-			switch {
-			case mode == watchRecursive || mode&watchRecursive != 0 && !top:
-				// A recursive watch reports the child itself; an event of the parent's changed list
-				// would report the same twice.
-				if ev != eventChildrenChanged {
-					hear = append(hear, c)
-				}
-			case top:
-				hear = append(hear, c)
-				if mode == watchOnce {
-					w.drop(c, at, mode)
-				} else {
-					w.set(c, at, mode&^watchOnce)
-				}
-			}
-		}
-		// Only recursive watches are found further up.
-		if w.recursive == 0 || at == "/" || at == "" {
-			break
-		}
-		parent, _ := split(at)
-		at = orRoot(parent)
+	hear := w.fireAt(path, ev)
+	if ev != eventChildrenChanged {
+		hear = append(hear, w.recursiveAbove(path)...)
 	}
 	slices.SortFunc(hear, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
 	return slices.Compact(hear)
 }
 
-// notifyLocked sends an event to the connections whose clients may read the node. The others'
-// watches are consumed without an event. (Later versions do the same, and so does 3.8.0 as Debian
-// packages it.)
-func (m *Member) notifyLocked(
-	hear []*conn, path string, ev event, zxid int64, acl []ACL, except []*conn,
-) {
-	for _, c := range hear {
-		if slices.Contains(except, c) || !allowed(acl, PermRead, c.ids) {
-			continue
+// fireAt fires the watches on the very path of an event: it takes their one-shot mode away, and
+// returns the connections that get the event, in any order.
+func (w *watchTable) fireAt(path string, ev event) []*conn {
+	var hear []*conn
+	for c, mode := range w.byPath[path] {
+		if mode.hears(ev) {
+			hear = append(hear, c)
 		}
-		c.notifyLocked(path, ev, zxid)
+		if mode&watchOnce != 0 {
+			w.remove(c, path, watchOnce)
+		}
+	}
+	return hear
+}
+
+// recursiveAbove returns the connections with a recursive watch on an ancestor of a path, in any
+// order, and as often as they have one.
+func (w *watchTable) recursiveAbove(path string) []*conn {
+	if w.recursive == 0 {
+		return nil
+	}
+	var hear []*conn
+	for path != "/" && path != "" {
+		parent, _ := split(path)
+		path = orRoot(parent)
+		for c, mode := range w.byPath[path] {
+			if mode.isRecursive() {
+				hear = append(hear, c)
+			}
+		}
+	}
+	return hear
+}
+
+// notifyLocked sends an event to those of the connections in hear that may read the node. The other
+// connections' watches are consumed without an event. (Later versions do the same, and so does
+// 3.8.0 as Debian packages it.)
+func (m *Member) notifyLocked(hear []*conn, path string, ev event, zxid int64, acl []ACL) {
+	for _, c := range hear {
+		if allowed(acl, PermRead, c.ids) {
+			c.notifyLocked(path, ev, zxid)
+		}
 	}
 }
 
-// eventLocked is what a tree calls for each change. A connection gets a deletion once, even if both
-// tables have a watch of it.
+// eventLocked fires the watches of one event. A tree calls it for each change.
 func (m *Member) eventLocked(path string, ev event, zxid int64, acl []ACL) {
 	switch ev {
 	case eventCreated, eventDataChanged:
-		m.notifyLocked(m.dataWatches.fire(path, ev), path, ev, zxid, acl, nil)
+		m.notifyLocked(m.dataWatches.fire(path, ev), path, ev, zxid, acl)
 	case eventChildrenChanged:
-		m.notifyLocked(m.childWatches.fire(path, ev), path, ev, zxid, acl, nil)
+		m.notifyLocked(m.childWatches.fire(path, ev), path, ev, zxid, acl)
 	case eventDeleted:
-		// The deletion of a node fires the watches of the node and of its children.
+		// A deletion fires the watches of both tables, but a connection gets it once.
 		heard := m.dataWatches.fire(path, ev)
-		m.notifyLocked(heard, path, ev, zxid, acl, nil)
-		m.notifyLocked(m.childWatches.fire(path, ev), path, ev, zxid, acl, heard)
+		m.notifyLocked(heard, path, ev, zxid, acl)
+		others := slices.DeleteFunc(m.childWatches.fire(path, ev), func(c *conn) bool {
+			return slices.Contains(heard, c)
+		})
+		m.notifyLocked(others, path, ev, zxid, acl)
 	}
 }
 
-// setWatchesLocked restores a reconnected client's watches, and sends at once the events that it
-// missed.
+// setWatchesLocked restores a reconnected client's watches. A one-shot watch on a node that has
+// changed since the client last saw it is not restored: the client gets the event that it missed.
 func (m *Member) setWatchesLocked(c *conn, r *request) {
-	for _, p := range r.lists[0] {
-		switch n := m.tree.nodes[p]; { // the client had seen the node exist
+	for _, p := range r.lists[listData] { // the client had seen the node exist
+		switch n := m.tree.nodes[p]; {
 		case n == nil:
 			c.notifyLocked(p, eventDeleted, noZxid)
 		case n.mzxid > r.since:
@@ -209,14 +245,14 @@ func (m *Member) setWatchesLocked(c *conn, r *request) {
 			m.dataWatches.add(c, p, watchOnce)
 		}
 	}
-	for _, p := range r.lists[1] {
-		if m.tree.nodes[p] != nil { // the client had seen it missing
+	for _, p := range r.lists[listExist] { // the client had seen it missing
+		if m.tree.nodes[p] != nil {
 			c.notifyLocked(p, eventCreated, noZxid)
 		} else {
 			m.dataWatches.add(c, p, watchOnce)
 		}
 	}
-	for _, p := range r.lists[2] {
+	for _, p := range r.lists[listChild] { // the client had listed its children
 		switch n := m.tree.nodes[p]; {
 		case n == nil:
 			c.notifyLocked(p, eventDeleted, noZxid)
@@ -228,15 +264,16 @@ func (m *Member) setWatchesLocked(c *conn, r *request) {
 	}
 	// The events that persistent watches have missed cannot be listed one by one: the client reads
 	// for itself.
-	for i, mode := range []watchMode{watchPersistent, watchRecursive} {
-		for _, p := range r.lists[3+i] {
-			m.addWatchLocked(c, p, mode)
-		}
+	for _, p := range r.lists[listPersistent] {
+		m.addWatchLocked(c, p, watchPersistent)
+	}
+	for _, p := range r.lists[listRecursive] {
+		m.addWatchLocked(c, p, watchRecursive)
 	}
 }
 
-// addWatchLocked sets a persistent watch, in both tables; 3.9 leaves a recursive one out of that of
-// children.
+// addWatchLocked sets a persistent or recursive watch, in both tables. Since 3.9 a recursive one is
+// in the table of data watches only.
 func (m *Member) addWatchLocked(c *conn, path string, mode watchMode) {
 	m.dataWatches.add(c, path, mode)
 	if mode != watchRecursive || m.s.opt.dialect.oneModePerWatch {
@@ -262,25 +299,25 @@ const (
 	WatchChildren WatchKind = "children"
 )
 
+// list returns the table's watches in any order. k is the kind of them all.
 func (w *watchTable) list(k WatchKind) []Watch {
 	var ws []Watch
 	for p, cs := range w.byPath {
 		for c, mode := range cs {
 			ws = append(ws, Watch{Session: c.session, Path: p, Kind: k,
-				Persistent: mode != watchOnce, Recursive: mode&watchRecursive != 0})
+				Persistent: mode != watchOnce, Recursive: mode.isRecursive()})
 		}
 	}
 	return ws
 }
 
+// sortWatches sorts by path, then by session and kind.
 func sortWatches(ws []Watch) {
 	slices.SortFunc(ws, func(a, b Watch) int {
-		if c := strings.Compare(a.Path, b.Path); c != 0 {
-			return c
-		}
-		if c := cmp.Compare(a.Session, b.Session); c != 0 {
-			return c
-		}
-		return strings.Compare(string(a.Kind), string(b.Kind))
+		return cmp.Or(
+			strings.Compare(a.Path, b.Path),
+			cmp.Compare(a.Session, b.Session),
+			cmp.Compare(a.Kind, b.Kind),
+		)
 	})
 }

@@ -193,8 +193,11 @@ func (e *encoder) header(xid int32, zxid int64, code fault.Code) {
 	e.int32(int32(code))
 }
 
+// lengthSize is the size of the length that precedes a frame.
+const lengthSize = 4
+
 // frame prefixes a payload with its length.
 func frame(payload []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(payload)),
+	return append(binary.BigEndian.AppendUint32(make([]byte, 0, lengthSize+len(payload)),
 		uint32(len(payload))), payload...)
 }
