@@ -32,8 +32,8 @@ func (ws *Table) askLocked(t *watched) {
 	ws.conn.Enqueue(r)
 }
 
-// askAllLocked asks the server to watch ts, in order, by setWatches requests. The belief of each
-// tells the server whether the znode existed: there is one for each of ts.
+// askAllLocked asks the server to watch ts, in order, by setWatches requests. Each of ts is
+// believedPresent or believedAbsent, and the request says which.
 //
 // A path that is too long for setWatches is asked for by exists, in front of the others. That
 // answer, too, says whether the znode is gone.

@@ -82,7 +82,8 @@ func (w *Watch) Close() {
 func (w *Watch) Then(fn func(zk.EventType)) {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
-	if w.then = fn; w.event != 0 {
+	w.then = fn
+	if w.event != 0 {
 		w.callBackLocked()
 	}
 }
@@ -133,7 +134,8 @@ func (w *Watch) FiredWith(o *Watch) (same, known bool) {
 func (w *Watch) Wake(ch chan<- struct{}) {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
-	if w.wake = ch; w.event != 0 {
+	w.wake = ch
+	if w.event != 0 {
 		signal(ch)
 	}
 }
