@@ -43,8 +43,8 @@ type Session struct {
 	joined chan struct{}  // closed when everything has been joined
 	bg     sync.WaitGroup // conns, their ends, tell, callbacks and Go
 
-	// taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
-	looking chan struct{}
+	// full while a batch of StatsBelow or ReadBelow is on its way; capacity 1
+	readingMany chan struct{}
 
 	common  link.Common      // of its conns
 	numbers pipeline.Numbers // of its requests
@@ -109,7 +109,7 @@ func Start(connect string, conf Config) (*Session, error) {
 
 func newSession(cfg config) *Session {
 	s := &Session{cfg: cfg, changes: newChanges(&cfg), joined: make(chan struct{}),
-		cut: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
+		cut: make(chan struct{}), readingMany: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.deadline = lease.NewDeadline(s.ctx, &s.clock, func() { s.end(failure.ErrLeaseExpired) })
 	s.lease = lease.NewKeeper(cfg.Timeout, cfg.TickTime, &s.clock, s.deadline)

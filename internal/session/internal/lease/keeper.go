@@ -159,8 +159,8 @@ func (k *Keeper) Acknowledge(sent, arrived time.Time, isWrite bool) {
 // GaveUpSilent notes that a conn was given up for silence.
 func (k *Keeper) GaveUpSilent() { k.silences = min(k.silences+1, maxSilences) }
 
-// EnoughToHold reports whether enough of the lease is left now for a hold to begin. isConfirmed says
-// that the leader has just confirmed the lease.
+// EnoughToHold reports whether enough of the lease is left now for a hold to begin. isConfirmed
+// says that the leader has just confirmed the lease.
 func (k *Keeper) EnoughToHold(now time.Time, isConfirmed bool) bool {
 	return k.LeftIfRetained(now) >= k.leastToHold(isConfirmed)
 }
@@ -197,9 +197,9 @@ func (k *Keeper) Release() {
 	}
 }
 
-// Intervals returns the longest time between two runs of the heartbeat (beat), and the longest time
-// for which nothing is sent on a connection before a ping is (ping).
-func (k *Keeper) Intervals() (beat, ping time.Duration) {
+// Intervals returns the longest time between two runs of the heartbeat, and how long nothing is
+// sent on a connection before a ping is.
+func (k *Keeper) Intervals() (run, ping time.Duration) {
 	if k.Retained() {
 		return k.timeout / beatDivisor, k.timeout / retainedPingDivisor
 	}
