@@ -60,6 +60,9 @@ func (s *Session) decodeTransaction(r *pipeline.Request) (Transaction, error) {
 	d := &wire.Decoder{B: r.Body}
 	resps, codes := s.decodeMulti(d, len(r.Touches))
 	isRefused := r.Header.Code != wire.CodeOK
+	if r.IsUnreadable() {
+		return Transaction{}, r.Result(d)
+	}
 	if d.Err != nil && isRefused {
 		return Transaction{}, r.Result(d) // as a whole, with no results of the operations
 	}
