@@ -92,10 +92,13 @@ type Owner interface {
 	Patience() time.Duration
 	// Heard says that bytes of a long reply arrived at time at.
 	Heard(at time.Time)
-	// Replied counts the reply to r, with the verdict code, which arrived at time at. An error
-	// gives up the conn, and r counts as never sent: its call sends it again, even a write. So
-	// return one only if r was certainly not carried out.
-	Replied(r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time) error
+	// Replied counts the reply to r, which arrived at time at. verdict is what the reply as a whole
+	// says: the code in the header or, in the reply to a multi, that of the operation that decides
+	// (wire.Verdict).
+	//
+	// An error gives up the conn, and r counts as never sent: its call sends it again, even a
+	// write. So return one only if r was certainly not carried out.
+	Replied(r *pipeline.Request, header wire.ReplyHeader, verdict int32, at time.Time) error
 	// Notified takes a notification. It returns false if the conn is not in use any more.
 	Notified(event zk.EventType, path string, zxid int64) bool
 	// Down says that the conn has failed, before any call learns of it.

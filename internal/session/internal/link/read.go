@@ -237,11 +237,12 @@ func (c *Conn) take(xid int32, size int, at time.Time) (*pipeline.Request, error
 // has failed, and did so before r was completed: a call that sends its request again must not find
 // this conn.
 func (c *Conn) handleReply(r *pipeline.Request, reply pipeline.Reply, at time.Time) error {
-	code := wire.Verdict(r.Op, reply.Header.Code, reply.Body)
-	if wire.TryAgain(code) {
-		reply.Header.Code = code // also if only an operation of a transaction says so
+	verdict := wire.Verdict(r.Op, reply.Header.Code, reply.Body)
+	if wire.TryAgain(verdict) {
+		// In the reply to a multi only an operation may say so. Its call looks at the header.
+		reply.Header.Code = verdict
 	}
-	if err := c.owner.Replied(r, reply.Header, code, at); err != nil {
+	if err := c.owner.Replied(r, reply.Header, verdict, at); err != nil {
 		c.Fail(err)
 		r.FailForResend(failure.ErrNotSent) // it was not carried out: see Owner.Replied
 		return err
@@ -249,14 +250,14 @@ func (c *Conn) handleReply(r *pipeline.Request, reply pipeline.Reply, at time.Ti
 	if r.StandsForSeveral() {
 		return c.completeSeveral(r, reply)
 	}
-	if wire.TryAgain(code) && r.ReliedOn() { // no call sends it again: the next conn does
-		err := fmt.Errorf("%s: %w", r.Name(), failure.Of(code))
+	if wire.TryAgain(verdict) && r.ReliedOn() { // no call sends it again: the next conn does
+		err := fmt.Errorf("%s: %w", r.Name(), failure.Of(verdict))
 		c.Fail(err)
 		r.Lose(c.Server, err)
 		return err
 	}
-	if r.Hook != nil && !wire.TryAgain(code) {
-		r.Hook(code)
+	if r.Hook != nil && !wire.TryAgain(verdict) {
+		r.Hook(verdict)
 	}
 	r.Complete(reply)
 	return nil
