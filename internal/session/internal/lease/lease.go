@@ -215,7 +215,7 @@ func (l *lease) handshakeAnswered(timeout time.Duration) {
 func (l *lease) onlyHandshake(sent, arrived time.Time) {
 	l.unconfirmed = append(l.unconfirmed[:0], span{
 		sent:            sent,
-		firstArrived:    arrived.Add(-l.requestToWrite), // so long ago that nothing is merged with it
+		firstArrived:    arrived.Add(-l.requestToWrite), // nothing is merged with what is so old
 		confirmableFrom: arrived,
 	})
 }
