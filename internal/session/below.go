@@ -12,10 +12,11 @@ import (
 	"github.com/zklock/locker/internal/session/internal/pipeline"
 )
 
-// Reads of many children of one znode. Other clients have chosen their number, names and data; the
-// names come from the ensemble and are not held to CheckPath. Replies travel in order, so these
-// reads must not delay a heartbeat's reply: they are sent in batches, one batch of one caller at a
-// time, and the bytes of a batch are bounded.
+// Reads of many children of one znode. Other clients have chosen their number, names and data.
+// Replies travel in order, so a heartbeat's reply comes behind those of the reads that were sent
+// before it. So reads are sent in batches of bounded size, and one batch of the session at a time.
+//
+// The names come from the ensemble and are not held to CheckPath.
 
 const (
 	// batchBytes bounds a batch's requests and expected replies: 600 KB/s carry it in two seconds.
@@ -60,9 +61,10 @@ func (s *Session) StatsBelow(ctx context.Context, dir string, names []string) ([
 }
 
 // ReadBelow reads the Stats of dir's children names, then the data of those for which want returns
-// true. want is called once for each child that exists, in order, and again for a child whose data
-// have grown since: if it then returns false, the data are left out. Otherwise it is like
-// StatsBelow, with two round trips instead of one.
+// true. Otherwise it is like StatsBelow, with two round trips instead of one.
+//
+// want is called once for each child that exists, in order, and once more for a child whose data
+// have grown since. If it then returns false, the data are left out.
 func (s *Session) ReadBelow(
 	ctx context.Context, dir string, names []string, want func(zk.Stat) bool,
 ) ([]Node, error) {
@@ -100,7 +102,7 @@ func (s *Session) ReadBelow(
 	return nodes, nil
 }
 
-// manyReads reads children of dir.
+// manyReads reads the children names of dir, in batches.
 type manyReads[T any] struct {
 	s     *Session
 	dir   string
@@ -136,7 +138,9 @@ func (m *manyReads[T]) run(ctx context.Context) error {
 	return nil
 }
 
-// nextBatch returns the reads of one batch, from names[from] on.
+// nextBatch returns the reads of one batch, from names[from] on: at least one, and as many as
+// batchRequests and batchBytes allow. A name that is no name has a Result with an error, and no
+// request.
 func (m *manyReads[T]) nextBatch(from int) (batch []*Result[T]) {
 	most := batchRequests
 	if m.oneAtATime {
@@ -145,8 +149,7 @@ func (m *manyReads[T]) nextBatch(from int) (batch []*Result[T]) {
 	bytes := 0
 	for i := from; i < len(m.names) && len(batch) < most; i++ {
 		path, err := pathBelow(m.dir, m.names[i])
-		fullPath := len(m.s.cfg.chroot) + len(path)
-		bytes += 2*fullPath + statBytes + m.sizes[i]
+		bytes += m.readBytes(path, m.sizes[i])
 		if bytes > batchBytes && len(batch) > 0 {
 			break
 		}
@@ -157,6 +160,14 @@ func (m *manyReads[T]) nextBatch(from int) (batch []*Result[T]) {
 		batch = append(batch, m.ask(path))
 	}
 	return batch
+}
+
+// readBytes estimates how long a request to read path and its reply are together, if the reply has
+// so many bytes of data. Only the request has the path. It is counted twice, so that the estimate
+// is too high rather than too low: the request's other fields are not counted.
+func (m *manyReads[T]) readBytes(path string, data int) int {
+	fullPath := len(m.s.cfg.chroot) + len(path)
+	return 2*fullPath + statBytes + data
 }
 
 var errOthersRead = errors.New("waiting for other reads of many znodes")
@@ -171,13 +182,13 @@ func (m *manyReads[T]) send(ctx context.Context, batch []*Result[T]) error {
 		}
 	}
 	select {
-	case m.s.looking <- struct{}{}:
+	case m.s.readingMany <- struct{}{}:
 	case <-ctx.Done():
 		return m.ended(ctx)
 	case <-m.s.ctx.Done():
 		return m.ended(ctx)
 	}
-	defer func() { <-m.s.looking }()
+	defer func() { <-m.s.readingMany }()
 	return m.s.run(ctx, requests...)
 }
 

@@ -51,7 +51,8 @@ func newChanges(c *config) *changes {
 // wanted reports whether there is anybody to be told, by run.
 func (cs *changes) wanted() bool { return cs.queue != nil }
 
-// add has run tell of c. Its calls come one at a time, and none follows that for Over.
+// add queues c, for run to tell of. The calls of add come one at a time, and the one for Over is
+// the last.
 func (cs *changes) add(c Change) {
 	if cs.queue == nil {
 		return
@@ -62,7 +63,7 @@ func (cs *changes) add(c Change) {
 		default: // run has just taken it
 		}
 	}
-	cs.queue <- c // there is room: only add adds
+	cs.queue <- c // there is room, since only add adds
 	if c.State == Over {
 		close(cs.queue)
 	}

@@ -23,9 +23,8 @@ type connection struct {
 	began time.Time // when the connect request was sent; set before the conn is up
 
 	// Guarded by Session.mu.
-	upAt time.Time // when it became the session's
-	// when the latest heartbeat was queued, or a later acknowledged write was sent
-	lastWrite time.Time
+	upAt      time.Time // when it became the session's
+	lastWrite time.Time // when the latest heartbeat was queued, or a later acknowledged write sent
 }
 
 func (s *Session) newConnection(netConn net.Conn, server string, limit time.Duration) *connection {
@@ -34,11 +33,12 @@ func (s *Session) newConnection(netConn net.Conn, server string, limit time.Dura
 	return c
 }
 
-// What a conn reports to its session, without its mutex held.
+// The methods of link.Owner: what a conn reports to its session. It calls them without its mutex
+// held.
 
-// MayConnect checks the connect request for session id that is about to be sent, and returns the
-// last zxid seen. After an expiry the driver asks for a new session by itself, and would run in it
-// what was meant for the old one: that is refused.
+// MayConnect implements link.Owner. It refuses a request for another session than this one: after
+// an expiry the driver asks for a new session by itself, and would run in it what was meant for the
+// old one.
 func (c *connection) MayConnect(id int64, sent time.Time) (zxid int64, err error) {
 	s := c.s
 	c.began = sent
@@ -57,14 +57,15 @@ func (c *connection) MayConnect(id int64, sent time.Time) (zxid int64, err error
 	return s.zxid, nil
 }
 
-// Shaken takes the answer to the handshake that was sent at sent.
+// Shaken implements link.Owner. A server that answers with another session than ours does not have
+// ours any more, and ours is over.
 func (c *connection) Shaken(r wire.ConnectResponse, sent time.Time) error {
 	s := c.s
 	if ours := s.ID(); ours != 0 && r.ID != ours {
 		err := failure.ErrExpired
 		if r.ID != 0 {
-			// as from a server that can't resume ours; the new one, without znodes, is left to
-			// expire
+			// Such a server can't resume a session. The new one, which has no znodes, is left to
+			// expire.
 			err = fmt.Errorf("%w: a server has answered with session %#x in place of %#x",
 				failure.ErrLeaseExpired, r.ID, ours)
 		}
@@ -96,8 +97,8 @@ func (c *connection) Shaken(r wire.ConnectResponse, sent time.Time) error {
 	return nil
 }
 
-// Up opens c for requests, after those that restore the watches. It returns false if the session is
-// over or c has failed. If c fails meanwhile, Down waits for mu and takes c out of use.
+// Up implements link.Owner. It opens c for requests, behind those that restore the watches. It
+// returns false if the session is over or c has failed.
 func (c *connection) Up() bool {
 	s := c.s
 	if s.cfg.Granted != nil {
@@ -116,7 +117,7 @@ func (c *connection) Up() bool {
 }
 
 // open opens c for requests, and makes it the session's connection. It returns false if the session
-// is over or c has failed.
+// is over or c has failed. If c fails meanwhile, Down waits for mu, and then takes c out of use.
 func (c *connection) open() bool {
 	s := c.s
 	s.mu.Lock()
@@ -125,9 +126,11 @@ func (c *connection) open() bool {
 		return false
 	}
 	if s.conn != nil {
-		s.disconnectedLocked(s.conn.Failure()) // it has failed too, and its Down has not run yet
+		// The conn before has failed, and its Down has not run yet.
+		s.disconnectedLocked(s.conn.Failure())
 	}
-	if s.unseen { // before the calls' requests: reads behind it are not older than the event
+	if s.unseen {
+		// In front of the calls' requests: so their reads are not older than the event.
 		sync := pipeline.Unawaited(wire.OpSync, "sync", "",
 			wire.AppendString(wire.AppendHeader(nil, wire.OpSync), s.cfg.join("/")))
 		sync.Urgent = true
@@ -137,30 +140,37 @@ func (c *connection) open() bool {
 	return true
 }
 
+// Down implements link.Owner. It takes c out of use.
 func (c *connection) Down(err error) {
 	s := c.s
 	s.watches.Detach(c.Conn)
-	s.mu.Lock()
-	up := s.conn == c
-	lasted := up && s.clock.Stamp().Sub(c.upAt) >= time.Second
-	if up {
-		s.disconnectedLocked(err)
-	}
-	if up && errors.Is(err, link.ErrSilent) {
-		s.lease.GaveUpSilent()
-	}
-	if s.latest == c {
-		s.lease.ReattachFailed(errors.Is(err, failure.ErrUnanswered))
-	}
-	s.mu.Unlock()
-	if lasted {
-		s.dialer.Good() // before failed: this failure is the first of a new search
+	if c.disconnected(err) {
+		s.dialer.Good() // before Failed: this failure is the first of a new search
 	}
 	s.dialer.Failed(c.Server, err)
 }
 
-// Notified takes a notification. Servers before 3.9 send no zxid: the event may then be later than
-// any zxid that we can name to the next server, and that server may not have seen it yet.
+// disconnected notes that c has failed. It reports whether c was in use for a second or longer.
+func (c *connection) disconnected(err error) (lasted bool) {
+	s := c.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest == c {
+		wasClosed := errors.Is(err, failure.ErrUnanswered)
+		s.lease.ReattachFailed(wasClosed)
+	}
+	if s.conn != c {
+		return false
+	}
+	s.disconnectedLocked(err)
+	if errors.Is(err, link.ErrSilent) {
+		s.lease.GaveUpSilent()
+	}
+	return s.clock.Stamp().Sub(c.upAt) >= time.Second
+}
+
+// Notified implements link.Owner. Servers before 3.9 send no zxid: the event may then be later than
+// any zxid that we can name to the next server, and that server may not have seen it yet (unseen).
 func (c *connection) Notified(event zk.EventType, path string, zxid int64) bool {
 	s := c.s
 	if event == zk.EventNodeDeleted {
@@ -180,74 +190,100 @@ func (c *connection) Notified(event zk.EventType, path string, zxid int64) bool 
 	return true
 }
 
+// Heard implements link.Owner.
 func (c *connection) Heard(at time.Time) {
 	c.s.mu.Lock()
 	c.s.lease.BytesArrived(at)
 	c.s.mu.Unlock()
 }
 
+// Spawn implements link.Owner.
 func (c *connection) Spawn(fn func()) bool { return c.s.spawn(fn) }
 
-// CredentialsRefused ends the session, since every server would refuse the credentials.
+// CredentialsRefused implements link.Owner. It ends the session, since every server would refuse
+// the credentials.
 func (c *connection) CredentialsRefused(err error) { c.s.end(err) }
-func (c *connection) NotClosed(err error)          { c.s.dialer.Failed(c.Server, err) }
 
-// Replied counts the reply to r, with the verdict code, which arrived at time at. An error gives up
-// c.
+// NotClosed implements link.Owner.
+func (c *connection) NotClosed(err error) { c.s.dialer.Failed(c.Server, err) }
+
+// Replied implements link.Owner.
 func (c *connection) Replied(
-	r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time,
+	r *pipeline.Request, header wire.ReplyHeader, verdict int32, at time.Time,
 ) error {
-	err := c.replied(r, header, code, at)
-	if err == nil && r.Op != wire.OpPing {
+	if err := c.checkServed(r, header, verdict); err != nil {
+		return err
+	}
+	if provesLife(r, verdict) {
+		c.countReply(r, header, verdict, at)
+	}
+	if r.Op != wire.OpPing {
 		c.s.watches.Answered(c.Conn, header.Zxid)
 	}
-	return err
+	return nil
 }
 
-func (c *connection) replied(
-	r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time,
+// checkServed returns an error if the reply says that the server does not serve the session on
+// this connection. If no server will, it ends the session.
+func (c *connection) checkServed(
+	r *pipeline.Request, header wire.ReplyHeader, verdict int32,
 ) error {
-	s := c.s
-	if code == wire.CodeSessionExpired {
-		s.end(failure.ErrExpired)
+	if verdict == wire.CodeSessionExpired {
+		c.s.end(failure.ErrExpired)
 		return failure.ErrExpired
 	}
+	// A server that enforces authentication says so before it looks at the operations of a multi,
+	// and so in the header.
 	if header.Code == wire.CodeAuthRequired && r.Op != wire.OpSASL {
 		err := fmt.Errorf("%w: the server enforces authentication, of a kind that was not given",
 			failure.ErrAuth)
-		s.end(err)
+		c.s.end(err)
 		return err
 	}
-	if code == wire.CodeSessionMoved {
-		return failure.Of(code)
+	if verdict == wire.CodeSessionMoved {
+		return failure.Of(verdict)
 	}
-	if r.Op == wire.OpAuth || r.Op == wire.OpSASL || r.Op == wire.OpClose ||
-		code == wire.CodeUnreadable {
-		// credentials do not touch the session, close ends it, and an unreadable reply proves
-		// nothing
-		return nil
+	return nil
+}
+
+// provesLife reports whether the reply to r proves that the server has taken r for a sign of life
+// of the session. Credentials are none, the close ends the session, and an unreadable reply proves
+// nothing.
+func provesLife(r *pipeline.Request, verdict int32) bool {
+	switch r.Op {
+	case wire.OpAuth, wire.OpSASL, wire.OpClose:
+		return false
 	}
-	isWrite := wasAcknowledgedByMajority(r.Op, header.Zxid, code)
+	return verdict != wire.CodeUnreadable
+}
+
+// countReply counts the reply to r for the lease and for the zxids seen.
+func (c *connection) countReply(
+	r *pipeline.Request, header wire.ReplyHeader, verdict int32, at time.Time,
+) {
+	s := c.s
+	isWrite := wasAcknowledgedByMajority(r.Op, header.Zxid, verdict)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.Op != wire.OpPing {
 		s.zxid = max(s.zxid, header.Zxid)
-		s.unseen = s.unseen && header.Zxid <= 0
+		if header.Zxid > 0 {
+			s.unseen = false
+		}
 	}
 	s.lease.Acknowledge(r.Sent, at, isWrite)
 	if isWrite {
 		c.lastWrite = clock.Later(c.lastWrite, r.Sent)
 	}
-	return nil
 }
 
 // wasAcknowledgedByMajority reports whether a reply with this zxid and verdict proves that the
-// leader had the request, and a majority has its outcome. A refusal proves that too if the last
-// request processor has made it. One by a follower's first, as with enableEagerACLCheck, has no
-// zxid.
-func wasAcknowledgedByMajority(op int32, zxid int64, code int32) bool {
+// leader had the request, and that a majority has its outcome. A refusal proves that too, if the
+// server's last request processor has made it, behind the leader. A refusal by a follower's first
+// processor, as with enableEagerACLCheck, has no zxid.
+func wasAcknowledgedByMajority(op int32, zxid int64, verdict int32) bool {
 	const lastRefusal = -111 // of those that a write may meet, which are CodeNoNode and below
 	isWrite := wire.ThroughLeader(op) && op != wire.OpSync
-	isRefusal := lastRefusal <= code && code <= wire.CodeNoNode
-	return isWrite && zxid > 0 && (code == wire.CodeOK || isRefusal)
+	isRefusal := lastRefusal <= verdict && verdict <= wire.CodeNoNode
+	return isWrite && zxid > 0 && (verdict == wire.CodeOK || isRefusal)
 }

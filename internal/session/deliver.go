@@ -45,15 +45,15 @@ func (s *Session) Established(ctx context.Context) error {
 	if s.State() == Disconnected {
 		return nil
 	}
-	_, err := s.await(ctx)
+	_, err := s.awaitConnection(ctx)
 	return err
 }
 
-// await returns the conn that carries requests. It waits for one as long as ctx and the session
-// last.
-func (s *Session) await(ctx context.Context) (*connection, error) {
+// awaitConnection returns the connection that carries requests. If there is none, it waits for one
+// as long as ctx and the session last.
+func (s *Session) awaitConnection(ctx context.Context) (*connection, error) {
 	if err := s.Err(); err != nil && ctx.Err() == nil {
-		return nil, err // it has waited for nothing
+		return nil, err // which need not say what the call waited for: it has not waited
 	}
 	for {
 		s.mu.Lock()
@@ -80,12 +80,11 @@ func (s *Session) waitingFor(what string) error {
 	return fmt.Errorf("waiting for a connection: %w", s.dialer.Report())
 }
 
-// deliver does the work of run, once the requests have room and are short enough. It sends them,
-// sorts out what became of each, and sends again what may be sent again, until each has a reply or
-// one has failed.
+// deliver is run without the checks. It sends requests, sorts out what became of each, and sends
+// again what may be sent again, until each has a reply or one has failed.
 func (s *Session) deliver(ctx context.Context, requests []*pipeline.Request) error {
 	for len(requests) > 0 {
-		c, err := s.await(ctx)
+		c, err := s.awaitConnection(ctx)
 		if err != nil {
 			return requests[0].Unsent(err)
 		}
@@ -94,8 +93,8 @@ func (s *Session) deliver(ctx context.Context, requests []*pipeline.Request) err
 			return err
 		}
 		resend, failed, trouble := pipeline.SortOut(requests[:queued])
-		// Pause even if a write has failed: its caller, once it knows what became of it, may repeat
-		// it at once.
+		// A server in trouble is given a rest, even if a write has failed: its caller may repeat
+		// the write as soon as it knows what became of it.
 		rested := trouble == nil || s.rest(ctx, s.nextRest())
 		if failed != nil {
 			return failed.Failed(s.ended(ctx, failed.Err()))

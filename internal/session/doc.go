@@ -58,6 +58,9 @@
 //
 // # Mutexes
 //
+// A function whose name ends in Locked is called with the mutex held that guards what it uses, and
+// returns with it held: that of its type or, for a connection, Session.mu.
+//
 // From the outside in. No mutex is held across I/O, across a channel operation that may block, or
 // across work that grows with the number of znodes, except the znodes of one request:
 //

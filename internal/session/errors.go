@@ -33,6 +33,7 @@ var ErrSessionFull = ephemeral.ErrSessionFull
 // OpError is the error of one operation on the ensemble.
 type OpError = failure.OpError
 
+// ended joins what has happened to a call with the end of ctx or of the session: see failure.Ended.
 func (s *Session) ended(ctx context.Context, what error) error {
 	return failure.Ended(ctx, s.Err(), what)
 }
@@ -46,8 +47,8 @@ func (d *Doubt) Note(err error) {
 	d.unknown = d.unknown || errors.Is(err, failure.ErrUnknownOutcome)
 }
 
-// Add returns err, that of the last attempt, so that it matches ErrUnknownOutcome if any attempt's
-// did.
+// Add returns err, the error of the last attempt. If the error of any attempt matched
+// ErrUnknownOutcome, the result matches it too.
 func (d *Doubt) Add(err error) error {
 	if err == nil || !d.unknown || errors.Is(err, failure.ErrUnknownOutcome) {
 		return err

@@ -66,7 +66,7 @@ func (r *Rig) Reconnect() {
 	r.dial()
 	r.handshake()
 	for range 2 {
-		if c, err := r.await(r.ctx); err == nil && c == r.conn {
+		if c, err := r.awaitConnection(r.ctx); err == nil && c == r.conn {
 			return
 		}
 	}
@@ -210,13 +210,13 @@ type rigOwner struct {
 }
 
 func (o rigOwner) Replied(
-	r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time,
+	r *pipeline.Request, header wire.ReplyHeader, verdict int32, at time.Time,
 ) error {
 	if before := o.r.BeforeReply; before != nil && r.Op != wire.OpPing {
 		o.r.BeforeReply = nil
 		before()
 	}
-	return o.connection.Replied(r, header, code, at)
+	return o.connection.Replied(r, header, verdict, at)
 }
 
 // rigSocket is the session's end of a connection to the test. It takes all that is written. What

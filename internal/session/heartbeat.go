@@ -19,38 +19,41 @@ import (
 // A session has one heartbeat, however many locks it holds. It gives up a conn whose server has
 // owed an answer for too long (Keeper.Patience), or on which the lease can't be confirmed in time
 // (Keeper.NeedsNewConn). It sends pings, which cost the leader nothing. While the session is
-// retained, it also sends the writes that confirm the lease (beatLocked, Keeper.BeatDue): each
+// retained, it also sends the writes that confirm the lease (nextBeatLocked, Keeper.BeatDue): each
 // checks a znode of one Retention.
 
-// Beat does what is due on c, which is open, and returns the time until more is due. The conn's
-// writer calls it then.
+// Beat does what is due on c, which is open: it sends a heartbeat or a ping, or gives up c. It
+// returns the time until more may be due. The conn's writer calls it then.
 func (c *connection) Beat() time.Duration {
 	s := c.s
 	s.mu.Lock()
 	now := s.clock.Now()
-	wait, every := s.lease.Intervals()
+	runInterval, pingInterval := s.lease.Intervals()
 	if c.beatDueLocked(now) <= 0 {
-		c.Enqueue(c.beatLocked(now))
+		c.Enqueue(c.nextBeatLocked(now))
 	}
-	nextBeat := c.beatDueLocked(now)
-	needsNewConn := s.lease.NeedsNewConn(now, c.upAt, c.upAt.Sub(c.began))
+	untilBeat := c.beatDueLocked(now)
+	handshakeTook := c.upAt.Sub(c.began)
+	needsNewConn := s.lease.NeedsNewConn(now, c.upAt, handshakeTook)
 	s.mu.Unlock()
+
 	unsent, unheard := c.Quiet(now)
-	limit := c.Patience()
+	patience := c.Patience()
 	switch {
 	case needsNewConn:
 		c.Fail(errSlowWrites)
-	case unheard >= limit:
-		c.Fail(fmt.Errorf("%w within %v", link.ErrSilent, limit))
-	case unsent >= every:
+	case unheard >= patience:
+		c.Fail(fmt.Errorf("%w within %v", link.ErrSilent, patience))
+	case unsent >= pingInterval:
 		// Also while a reply is due: the server has to hear of us, however long the reply takes.
 		c.Enqueue(pipeline.Ping())
 		unsent = 0
 	}
-	next := min(wait, limit-unheard, max(nextBeat, 0), every-unsent)
+	next := min(runInterval, max(untilBeat, 0), patience-unheard, pingInterval-unsent)
 	return next + time.Millisecond // so that what is due then is certainly due
 }
 
+// Patience implements link.Owner.
 func (c *connection) Patience() time.Duration {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -59,12 +62,13 @@ func (c *connection) Patience() time.Duration {
 
 var errSlowWrites = errors.New("writes take too long to confirm the lease on one connection")
 
-// beatLocked returns the next heartbeat. toCheck is not empty.
-func (c *connection) beatLocked(now time.Time) *pipeline.Request {
+// nextBeatLocked returns the next heartbeat, which the caller sends at now. Retentions take turns,
+// and so do the znodes of each. toCheck must not be empty.
+func (c *connection) nextBeatLocked(now time.Time) *pipeline.Request {
 	s := c.s
-	first := s.toCheck.Front()
-	s.toCheck.MoveToBack(first)
-	r := first.Value.(*Retention)
+	turn := s.toCheck.Front()
+	s.toCheck.MoveToBack(turn)
+	r := turn.Value.(*Retention)
 	node := r.nodes[r.next]
 	r.next = (r.next + 1) % len(r.nodes)
 	req := s.check("heartbeat", node).r
@@ -79,8 +83,8 @@ func (c *connection) beatLocked(now time.Time) *pipeline.Request {
 	return req
 }
 
-// beatDueLocked returns the time until the next heartbeat on c is due. If toCheck is empty, none
-// ever is: nothing is retained, or heartbeats have found all of it missing.
+// beatDueLocked returns the time until the next heartbeat on c is due. If toCheck is empty, none is
+// ever due: nothing is retained, or heartbeats have found missing what each Retention names.
 func (c *connection) beatDueLocked(now time.Time) time.Duration {
 	if c.s.toCheck.Len() == 0 {
 		return math.MaxInt64
@@ -94,42 +98,49 @@ type Retention struct {
 	s *Session
 
 	// Guarded by Session.mu.
-	nodes []string // as the caller named them, not changed in place; nil after Release
-	// index in nodes of the znode that this retention's next heartbeat checks
-	next      int
+	nodes     []string      // as the caller named them, not changed in place; nil after Release
+	next      int           // index in nodes of the znode that its next heartbeat checks
 	place     *list.Element // in Session.toCheck
 	missing   string        // the znode that was found missing, or ""
 	onMissing func(node string)
 }
 
 // Retain marks the session as protecting a lock. Until Release, heartbeats confirm its lease
-// through the leader, each of which checks one of the znodes retained. The session is over for its
-// holders when the confirmed lease ends. Each lock releases only its own Retention; with a counter,
-// a second Release would end the protection of another lock.
+// through the leader, and each of them checks one of nodes. The session is over for its holders
+// when the confirmed lease ends. Each lock releases only its own Retention; with a counter, a
+// second Release would end the protection of another lock.
 //
 // nodes, one at least, are ephemeral znodes of the session, which exist only together: heartbeats
-// check them in turn. When Retain returns nil, SafeUntil is at least an eighth of the timeout
-// ahead. Usually it is that far ahead already, and nothing is sent. After a long time without a
-// write, Retain takes one round trip to the leader.
+// check them in turn.
 //
-// An error says that the session, or ctx, ended first, or that there is no such znode
+// When Retain returns, SafeUntil is at least an eighth of the timeout ahead. Usually it is that far
+// ahead already, and nothing is sent. After a long time without a write, Retain takes one round
+// trip to the leader.
+//
+// The error says that the session, or ctx, has ended, or that there is no such znode
 // (zk.ErrNoNode). Then there is nothing to Release.
 func (s *Session) Retain(ctx context.Context, nodes ...string) (*Retention, error) {
 	r, isRetained, err := s.tryRetain(nodes, false)
-	for !isRetained && err == nil {
-		if err = s.confirmLease(ctx, nodes[0]); err != nil {
+	if isRetained || err != nil {
+		return r, err
+	}
+	for {
+		if err := s.confirmLease(ctx, nodes[0]); err != nil {
 			return nil, err
 		}
-		r, isRetained, err = s.tryRetain(nodes, true)
-		if !isRetained && err == nil {
-			err = s.awaitReport(ctx)
+		r, isRetained, err := s.tryRetain(nodes, true)
+		if isRetained || err != nil {
+			return r, err
+		}
+		if err := s.prepareNextConfirm(ctx); err != nil {
+			return nil, err
 		}
 	}
-	return r, err
 }
 
-// tryRetain is Retain without I/O. It retains nothing if too little of the lease is left for a hold
-// to begin. isConfirmed says that the leader has just confirmed the lease.
+// tryRetain is Retain without I/O. isRetained is false if too little of the lease is left for a
+// hold to begin; then there is no Retention. isConfirmed says that the leader has just confirmed
+// the lease.
 func (s *Session) tryRetain(
 	nodes []string, isConfirmed bool,
 ) (r *Retention, isRetained bool, err error) {
@@ -145,7 +156,7 @@ func (s *Session) tryRetain(
 	return s.retainLocked(nodes), true, nil
 }
 
-// confirmLease has the leader confirm the lease, by a check of node.
+// confirmLease confirms the lease by a write, a check of node.
 func (s *Session) confirmLease(ctx context.Context, node string) error {
 	_, err := one(ctx, s, s.check("heartbeat", node))
 	if errors.Is(err, zk.ErrNoAuth) {
@@ -154,15 +165,19 @@ func (s *Session) confirmLease(ctx context.Context, node string) error {
 	return err
 }
 
-// awaitReport follows a write that has not confirmed enough of the lease. If writes are slow, it
-// gives up the conn, since a handshake is confirmed by the next write. Otherwise the follower needs
-// time to report this session to the leader, before another write confirms more.
-func (s *Session) awaitReport(ctx context.Context) error {
+// prepareNextConfirm follows a write that has not confirmed enough of the lease for a hold to
+// begin. It sees to it that another write confirms more:
+//
+//   - If writes are slow, it gives up the conn. The first write on the next one confirms the
+//     handshake.
+//   - Otherwise it pauses: the follower needs time to report this session to the leader.
+func (s *Session) prepareNextConfirm(ctx context.Context) error {
 	s.mu.Lock()
-	c, areSlow := s.conn, s.lease.WritesAreSlow()
+	c := s.conn
+	writesAreSlow := s.lease.WritesAreSlow()
 	pause := s.lease.Timeout() / 20
 	s.mu.Unlock()
-	if areSlow && c != nil {
+	if writesAreSlow && c != nil {
 		c.Fail(errSlowWrites)
 		return nil
 	}
@@ -191,8 +206,9 @@ func (r *Retention) Release() {
 	r.s.lease.Release()
 }
 
-// OnMissing has fn called, in a goroutine of the session's, should a heartbeat find one of the
-// znodes missing, or have found it so already. The next heartbeats check the znodes of others.
+// OnMissing makes the session call fn, in a goroutine of its own, when a heartbeat finds one of the
+// znodes missing, or at once if one has. From then on heartbeats check the znodes of other
+// Retentions only.
 func (r *Retention) OnMissing(fn func(node string)) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -200,6 +216,7 @@ func (r *Retention) OnMissing(fn func(node string)) {
 	r.reportLocked()
 }
 
+// foundMissing notes that node does not exist. It does nothing after Release.
 func (r *Retention) foundMissing(node string) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()

@@ -60,6 +60,9 @@ func (s *Session) decodeTransaction(r *pipeline.Request) (Transaction, error) {
 	d := &wire.Decoder{B: r.Body}
 	resps, codes := s.decodeMulti(d, len(r.Touches))
 	isRefused := r.Header.Code != wire.CodeOK
+	if r.IsUnreadable() {
+		return Transaction{}, r.Result(d)
+	}
 	if d.Err != nil && isRefused {
 		return Transaction{}, r.Result(d) // as a whole, with no results of the operations
 	}
@@ -87,9 +90,9 @@ func (s *Session) decodeTransaction(r *pipeline.Request) (Transaction, error) {
 	return Transaction{resps, r.Header.Zxid}, nil
 }
 
-// failedOperation returns which operation has failed, by the codes of all. Those before it are
-// "rolled back", which is 0 on the wire, and those behind it have "runtime inconsistency". If all
-// that failed have that, it is the last of them.
+// failedOperation returns which operation has failed, by the codes of all. The operations before it
+// are "rolled back", which is 0 on the wire, and those behind it have "runtime inconsistency". If
+// no other code is among them, the last one with "runtime inconsistency" counts.
 func failedOperation(codes []int32) (failed int, hasFailed bool) {
 	for i, code := range codes {
 		if code == wire.CodeOK {
@@ -141,12 +144,13 @@ func (s *Session) appendOp(r *pipeline.Request, op Op) error {
 	return errors.New("an operation is nil")
 }
 
+// beginOp begins an operation of a multi: its header and its path.
 func (s *Session) beginOp(r *pipeline.Request, code int32, path string, e pipeline.Effect) []byte {
 	r.Touches = append(r.Touches, pipeline.Touch{Path: path, Effect: e})
 	return wire.AppendString(wire.AppendMultiHeader(r.Frame, code, false), s.cfg.join(path))
 }
 
-// decodeMulti reads the responses, and the code of each; more than n are an error.
+// decodeMulti reads the responses, and the code of each. If there are more than n, it sets d.Err.
 func (s *Session) decodeMulti(d *wire.Decoder, n int) (resps []zk.MultiResponse, codes []int32) {
 	for r := range d.Results(wire.OpMulti) {
 		if len(resps) == n {
@@ -182,9 +186,9 @@ func (s *Session) check(name, node string) *Result[Transaction] {
 	return s.transaction(r)
 }
 
-// Settle is Sync by a write without an effect, which a majority has to confirm: a leader that has
-// been deposed, and does not know it, answers a Sync. A refusal by the leader is such an answer,
-// too.
+// Settle is Sync by a write without an effect. A majority has to confirm a write, whereas a leader
+// that was deposed and does not know it still answers a Sync. If the leader refuses the write, that
+// was confirmed too, and Settle returns nil.
 func (s *Session) Settle(ctx context.Context, path string) error {
 	if err := checkNamed(path); err != nil {
 		return err

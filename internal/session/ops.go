@@ -20,16 +20,23 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// The operations below have this contract in common. The error is nil if the server has answered
-// yes. They block for one round trip and, while there is no connection, until there is one; they
-// return promptly when ctx or the session ends. Reads are repeated when the connection breaks. A
-// write is sent once: if its reply is lost, or ctx ends after it was sent, or a server in trouble
-// answers it, the error matches ErrUnknownOutcome. A write that would make ephemeral znodes for
-// which the session has no room is not sent (ErrSessionFull). Refusals are the driver's errors
-// (zk.ErrNoNode, …) inside an OpError. A bad path is refused before any I/O (ErrPath): by all rules
-// of CheckPath where a znode is made, and in a multi; elsewhere by those on slashes and relative
-// components only, since other clients have named the znodes. Calls may be concurrent; those of one
-// goroutine, one after the other, are carried out in that order. For several at once see Batch.
+// The operations below have this contract in common.
+//
+// They block for one round trip and, while there is no connection, until there is one. They return
+// promptly when ctx or the session ends. Calls may be concurrent; those of one goroutine, one after
+// the other, are carried out in that order. For several at once see Batch.
+//
+// The error is nil if the server has carried the operation out. Otherwise it is
+//
+//   - a refusal by the server: the driver's error (zk.ErrNoNode, …) inside an OpError;
+//   - one that matches ErrUnknownOutcome, if a write may have been carried out: its reply was lost,
+//     or ctx ended after it was sent, or a server in trouble answered it. A write is sent once, and
+//     a read again when the connection breaks;
+//   - ErrSessionFull, if a write would make ephemeral znodes for which the session has no room. It
+//     was not sent;
+//   - ErrPath, if the path is bad. Nothing was sent. Where a znode is made, and in a multi, all
+//     rules of CheckPath apply. Elsewhere only those on slashes and relative components do, since
+//     other clients have named the znodes.
 
 // None is the answer to a request that only succeeds or fails.
 type None struct{}
@@ -216,27 +223,28 @@ func (s *Session) createAll(
 	return s.createPath(ctx, batch, s.cfg.join(path), chroot, data, mode, acl)
 }
 
-// createPath makes the znode full, but not the first chroot bytes of its path. It tries full first:
-// usually only that is missing, and the parents may be closed to us.
+// createPath makes the znode full and its missing parents, but not the first chroot bytes of its
+// path. It tries full first: usually only that is missing, and the parents may be closed to us.
 func (s *Session) createPath(
 	ctx context.Context, batch func() *Batch, full string, chroot int, data []byte, mode Mode,
 	acl []zk.ACL,
 ) error {
 	var before Doubt
+	up := strings.LastIndexByte(full, '/') // full[:up] is the parent
 	for {
 		err := s.createOne(ctx, batch, full, data, mode, acl)
-		switch up := strings.LastIndexByte(full, '/'); {
+		switch {
 		case err == nil || errors.Is(err, zk.ErrNodeExists):
 			return nil
 		case errors.Is(err, zk.ErrNoNode) && up == 0:
 			return fmt.Errorf("session: create %s: the root is missing: %w", full, err)
 		case errors.Is(err, zk.ErrNoNode) && up <= chroot:
-			err = s.checkChroot(ctx) // nil: another client has made it meanwhile
+			err = s.checkChroot(ctx) // it is nil if another client has made the chroot meanwhile
 		case errors.Is(err, zk.ErrNoNode):
 			err = s.createPath(ctx, batch, full[:up], chroot, nil, Persistent, acl)
 		case errors.Is(err, failure.ErrNoReply) && ctx.Err() == nil && s.Err() == nil:
 			before.Note(err)
-			err = nil // making it twice is harmless: try again
+			err = nil // repeat the create: if it was carried out, the znode exists
 		case errors.Is(err, failure.ErrNoReply):
 			err = s.ended(ctx, err)
 		}
@@ -267,10 +275,10 @@ func (s *Session) createOne(
 	if !errors.Is(err, zk.ErrNoAuth) {
 		return err
 	}
-	look := ask(s, wire.OpExists, "exists", path, func(b []byte) []byte {
+	exists := ask(s, wire.OpExists, "exists", path, func(b []byte) []byte {
 		return wire.AppendBool(wire.AppendString(b, full), false)
 	}, (*wire.Decoder).Stat)
-	if _, lookErr := one(ctx, s, look); lookErr != nil {
+	if _, existsErr := one(ctx, s, exists); existsErr != nil {
 		return err
 	}
 	return nil
@@ -348,8 +356,9 @@ func mayHaveMade(want, path string) bool {
 
 // Grants reports whether a znode that this session makes with acl certainly grants perm to this
 // session: to all clients, to its creator (scheme "auth"), or to a user of its digest credentials.
-// If false, it is not known: another scheme may still grant it. So may the scheme digest in FIPS
-// 140-only mode, which forbids SHA-1: the session can't recognize its own entry then.
+//
+// If it returns false, perm may still be granted, by another scheme. In FIPS 140-only mode, which
+// forbids SHA-1, that includes the scheme digest: the session can't recognize its own entry then.
 func (s *Session) Grants(acl []zk.ACL, perm int32) bool {
 	return slices.ContainsFunc(acl, func(a zk.ACL) bool {
 		if a.Perms&perm != perm {

@@ -37,7 +37,8 @@ type answerable interface {
 
 func (a *Result[T]) request() *pipeline.Request { return a.r }
 
-// resolve decodes the reply and returns Err, which is noReply if there is no reply.
+// resolve decodes the reply, sets Value and Err, and returns Err. If there is no reply, Err is
+// noReply. It keeps the count of ephemeral znodes up to date.
 func (a *Result[T]) resolve(s *Session, noReply error) error {
 	switch {
 	case a.r == nil:
@@ -50,7 +51,6 @@ func (a *Result[T]) resolve(s *Session, noReply error) error {
 	return a.Err
 }
 
-// decodeReply decodes the reply.
 func (a *Result[T]) decodeReply(s *Session) (v T, err error) {
 	if a.read == nil {
 		return a.decode()
@@ -68,6 +68,7 @@ func (a *Result[T]) decodeReply(s *Session) (v T, err error) {
 	return v, nil
 }
 
+// do runs the requests of asks, and resolves each. It returns the first Err, in the order of asks.
 func (s *Session) do(ctx context.Context, asks ...answerable) error {
 	requests := make([]*pipeline.Request, 0, len(asks))
 	for _, a := range asks {
@@ -85,11 +86,14 @@ func (s *Session) do(ctx context.Context, asks ...answerable) error {
 	return first
 }
 
+// one runs the request of a, and returns its Value and Err.
 func one[T any](ctx context.Context, s *Session, a *Result[T]) (T, error) {
 	_ = s.do(ctx, a) // a.Err is the same
 	return a.Value, a.Err
 }
 
+// ask returns the Result of a request for path. body appends what follows the header to a frame,
+// and read decodes the reply. If path is bad, there is no request, and Err says so.
 func ask[T any](
 	s *Session, op int32, name, path string, body func([]byte) []byte, read func(*wire.Decoder) T,
 ) *Result[T] {

@@ -37,14 +37,15 @@ type Session struct {
 	changes    *changes
 
 	ctx context.Context // ends with the session; its cause is Err
-	// ends the session, for the first cause that comes, without a mutex; shutdown does the rest
+	// end ends the session, for the first cause that comes. It takes no mutex. shutdown, which then
+	// runs in a goroutine of its own, does the rest.
 	end context.CancelCauseFunc
 
 	joined chan struct{}  // closed when everything has been joined
-	bg     sync.WaitGroup // conns, their ends, tell, callbacks and Go
+	bg     sync.WaitGroup // conns, their ends, changes.run, callbacks and Go
 
-	// taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
-	looking chan struct{}
+	// full while a batch of StatsBelow or ReadBelow is on its way; capacity 1
+	readingMany chan struct{}
 
 	common  link.Common      // of its conns
 	numbers pipeline.Numbers // of its requests
@@ -58,18 +59,18 @@ type Session struct {
 	attaching sync.Once // sets attached, which locks use
 	attached  any
 
-	mu       sync.Mutex // guards what follows
-	state    State      // never Over: see State
-	id       int64
+	mu       sync.Mutex             // guards what follows
+	state    State                  // never Over: see State
+	id       int64                  // 0 before the first handshake was answered
 	password [wire.PasswordLen]byte // with which a connection asks for the session
 	granted  time.Duration          // the timeout, by the latest handshake
 	lease    *lease.Keeper
-	zxid     int64       // the latest seen, in replies and notifications; see watch.Table.Answered
-	unseen   bool        // a notification without a zxid has come, and no reply with a zxid since
-	conn     *connection // carries requests; nil unless Connected
-	latest   *connection // the latest dialled, perhaps still shaking hands
-	ready    chan struct{}
-	toCheck  list.List // of the *Retentions whose znodes heartbeats check, the next one first
+	zxid     int64         // the latest seen, also in notifications; see watch.Table.Answered
+	unseen   bool          // a notification without a zxid has come, and no reply with a zxid since
+	conn     *connection   // carries requests; nil unless Connected
+	latest   *connection   // the latest dialled, perhaps still shaking hands
+	ready    chan struct{} // closed while conn is not nil; another one after each disconnection
+	toCheck  list.List     // of the *Retentions whose znodes heartbeats check, the next one first
 	backoff  backoff
 }
 
@@ -111,7 +112,7 @@ func Start(connect string, conf Config) (*Session, error) {
 
 func newSession(cfg config) *Session {
 	s := &Session{cfg: cfg, changes: newChanges(&cfg), joined: make(chan struct{}),
-		cut: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
+		cut: make(chan struct{}), readingMany: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.deadline = lease.NewDeadline(s.ctx, &s.clock, func() { s.end(failure.ErrLeaseExpired) })
 	s.lease = lease.NewKeeper(cfg.Timeout, cfg.TickTime, &s.clock, s.deadline)
@@ -141,10 +142,12 @@ func newSession(cfg config) *Session {
 
 // These are all moves from one state to another. Config.OnState is called for each.
 //
-//	Connecting, Disconnected  → Connected      connectedLocked, by Up: the conn carries the requests of all calls
-//	Connected                 → Disconnected   disconnectedLocked, by Down: the conn has failed; by Up, if Down
-//	                                           has not run yet
-//	any                       → Over           end: for the first cause that comes, in the context and without a mutex
+//	Connecting, Disconnected  → Connected     connectedLocked, by Up: the conn carries the requests
+//	                                          of all calls
+//	Connected                 → Disconnected  disconnectedLocked, by Down: the conn has failed. By
+//	                                          Up, if the Down of the conn before has not run yet
+//	any                       → Over          end: for the first cause that comes, in the context
+//	                                          and without a mutex
 
 func (s *Session) connectedLocked(c *connection) {
 	s.state = Connected
@@ -174,8 +177,8 @@ func (s *Session) State() State {
 	return s.state
 }
 
-// Attached returns what the locks of this session have in common: what create returned in the first
-// call of all.
+// Attached returns what the locks of this session have in common: what the create of the first call
+// returned.
 func (s *Session) Attached(create func() any) any {
 	s.attaching.Do(func() { s.attached = create() })
 	return s.attached
@@ -249,9 +252,9 @@ func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 // or ErrClosed.
 func (s *Session) Err() error { return context.Cause(s.ctx) }
 
-// Alive returns Err after a look at the clock, without waiting for a timer to notice that the lease
-// has expired: after a stop of the whole process that may take a moment. It takes no mutex and
-// allocates nothing.
+// Alive checks the clock, and returns Err. So it does not depend on a timer to notice that the
+// lease has expired, which may take a moment after the whole process was stopped. It takes no mutex
+// and allocates nothing.
 func (s *Session) Alive() error {
 	if s.ctx.Err() == nil {
 		if s.deadline.Left() > 0 {
@@ -307,18 +310,18 @@ func (s *Session) shutdown() {
 	latest, connected := s.latest, s.conn != nil
 	s.changes.add(Change{State: Over, ID: s.id, Err: s.Err()})
 	s.mu.Unlock()
-	// Only for our caller's Close the server is asked to end the session. A lost session may still
-	// be alive until SafeUntil, and nothing may free its locks before: so the connection is cut.
-	// The session runs out, or CloseGivenUp closes it.
+	// The server is asked to end the session only if our caller has called Close. A lost session
+	// may still be alive until SafeUntil, and nothing may free its locks before. So its connection
+	// is cut, and the session runs out, or CloseGivenUp closes it.
 	byCaller := errors.Is(s.Err(), failure.ErrClosed)
 	if !byCaller && latest != nil {
 		latest.Fail(s.Err())
 	}
 	stopped := s.driver.Stop()
 	if byCaller && connected {
-		// The close has been sent. Even if no reply arrives it may reach the server, which then
-		// hangs up; the timer bounds the wait. The driver waits a second meanwhile; the rest ends
-		// when the connection is closed below.
+		// The driver has sent the close, and waits a second for its reply. A server that carries
+		// the close out may hang up without one. The timer bounds our wait; what still runs then
+		// ends when the connection is closed below.
 		select {
 		case <-stopped:
 			s.askedToEnd = true
@@ -334,8 +337,8 @@ func (s *Session) shutdown() {
 	s.bg.Wait()
 }
 
-// dialled notes the conn that is about to shake hands. It returns false if the
-// session is over. Then shutdown does not know c.
+// dialled notes that c is about to shake hands. It returns false if the session is over: then
+// shutdown does not know c, and the caller fails it.
 func (s *Session) dialled(c *connection) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -161,20 +161,32 @@ func TestAReplyThatIsTooLongCostsOneCall(t *testing.T) {
 // was done, or refused, or that nobody knows.
 func TestTheCodeOfAReplyThatIsTooLongSaysWhetherTheWriteMayBeDone(t *testing.T) {
 	const size = session.MaxFrame + 1
+	writes := map[string]func(context.Context, *session.Session) error{
+		"delete": func(ctx context.Context, s *session.Session) error {
+			return s.Delete(ctx, "/x", -1)
+		},
+		"multi": func(ctx context.Context, s *session.Session) error {
+			_, err := s.Multi(ctx, session.OpDelete{Path: "/x", Version: -1})
+			return err
+		},
+	}
 	for code, mayBeDone := range map[int32]bool{0: true, -1: true, -5: true, -101: false} {
-		t.Run(fmt.Sprint(code), func(t *testing.T) {
-			withPeer(t, once(func(c *peerConn, xid int32) {
-				header := longReply(xid, size)
-				c.raw(be32(header[:len(header)-4], code)...)
-				c.raw(make([]byte, size-(len(header)-4))...)
-			}), func(t *testing.T, p *peer, s *session.Session) {
-				err := s.Delete(within(t, soon), "/x", -1)
-				require.ErrorIs(t, err, session.ErrTooLarge)
-				require.Equal(t, mayBeDone, errors.Is(err, session.ErrUnknownOutcome), "%v", err)
-				require.NotErrorIs(t, err, session.ErrNoReply, "it was answered")
-				require.Equal(t, 1, p.count(), "the connection is not given up")
+		for name, write := range writes {
+			t.Run(fmt.Sprint(name, code), func(t *testing.T) {
+				withPeer(t, once(func(c *peerConn, xid int32) {
+					header := longReply(xid, size)
+					c.raw(be32(header[:len(header)-4], code)...)
+					c.raw(make([]byte, size-(len(header)-4))...)
+				}), func(t *testing.T, p *peer, s *session.Session) {
+					err := write(within(t, soon), s)
+					require.ErrorIs(t, err, session.ErrTooLarge)
+					isUnknown := errors.Is(err, session.ErrUnknownOutcome)
+					require.Equal(t, mayBeDone, isUnknown, "%v", err)
+					require.NotErrorIs(t, err, session.ErrNoReply, "it was answered")
+					require.Equal(t, 1, p.count(), "the connection is not given up")
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -24,13 +24,15 @@ func (s *Session) Watch(ctx context.Context, path string) (*watch.Watch, error) 
 	}
 	for {
 		w := s.watches.Add(s.cfg.join(path), false)
-		if err := s.set(ctx, w); err != nil {
+		if err := s.awaitSet(ctx, w); err != nil {
 			w.Close()
 			return nil, err
 		}
-		if !w.Gone() { // else a WatchAll asked for it, and nothing waits for the znode's creation
+		if !w.Gone() {
 			return w, nil
 		}
+		// A WatchAll had asked for the watch and found no znode. That watch is over, and the server
+		// does not watch for the znode's creation: ask for it.
 	}
 }
 
@@ -57,16 +59,10 @@ func (s *Session) WatchChildren(
 	return w, c.Names, c.Stat, nil
 }
 
-// set waits until the server has answered the request for w, and sets Exists.
-func (s *Session) set(ctx context.Context, w *watch.Watch) (err error) {
-	if ready := w.Ready(); ready != nil { // not answered yet: only now does the end of ctx matter
-		until(ctx, s, ready)
-		select {
-		case <-ready: // an answer that has come counts
-		default:
-			err = s.ended(ctx, s.waitingFor("waiting for the watch to be set"))
-		}
-	}
+// awaitSet waits until the server has answered the request for w, and sets w.Exists. It returns why
+// w can't be set, or that ctx or the session has ended before the answer came.
+func (s *Session) awaitSet(ctx context.Context, w *watch.Watch) error {
+	err := s.awaitAnswer(ctx, w)
 	if err == nil {
 		err = w.Settle()
 	}
@@ -76,21 +72,37 @@ func (s *Session) set(ctx context.Context, w *watch.Watch) (err error) {
 	return nil
 }
 
+// awaitAnswer waits until the server has answered the request for w. An answer that has come
+// counts, even if ctx or the session has ended.
+func (s *Session) awaitAnswer(ctx context.Context, w *watch.Watch) error {
+	ready := w.Ready()
+	if ready == nil {
+		return nil
+	}
+	until(ctx, s, ready)
+	select {
+	case <-ready:
+		return nil
+	default:
+		return s.ended(ctx, s.waitingFor("waiting for the watch to be set"))
+	}
+}
+
 // WatchAll watches several znodes that existed when last seen, by one request, or none if the
 // session watches them all already. A watch fires when its znode is deleted or its data are set. If
 // the znode is gone already, Exists is false and the watch has fired with the deletion when
 // WatchAll returns. Otherwise each is like Watch. After an error none is left.
 //
 // List your own znode first: the server reports znodes that are already gone in the order of paths.
-// ExistedWhen says what that proves. No name may ever be used again; a contender's never is. The
-// names, which the ensemble listed, are not checked.
+// See Watch.ExistedWhen for what two watches prove. No name may ever be used again; a contender's
+// never is. The names, which the ensemble listed, are not checked.
 //
 // Setting them needs no permission, but a client that may not read a znode is not notified of its
 // deletion.
 //
-// The request is setWatches, with which a client that comes back sets its watches again. It names
-// the zxid up to which it has been told of events: here the greatest possible, so that the server
-// reports only deletions, and no changes of data.
+// The request is setWatches, with which a client sets its watches again after a reconnection. It
+// names the zxid up to which the client has been told of events. Here that is the greatest possible
+// one, so that the server reports only deletions, and no changes of data.
 func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*watch.Watch, error) {
 	all, _, err := s.WatchAllAndCreation(ctx, "", paths...)
 	return all, err
@@ -112,7 +124,7 @@ func (s *Session) WatchAllAndCreation(
 	}
 	ws := s.watches.AddAll(full, absent)
 	for i, w := range ws {
-		if err := s.set(ctx, w); err != nil {
+		if err := s.awaitSet(ctx, w); err != nil {
 			for _, w := range ws {
 				w.Close()
 			}

@@ -43,10 +43,10 @@ type Count struct {
 	limit  int
 	chroot int // its length
 
-	mu    sync.Mutex // guards what follows; a leaf: nothing else is locked under it
-	bytes int        // of the paths that exist, are being created, or may have been created
-	made  map[string]int64
-	doubt map[pipeline.Touch]int // creates whose outcome is unknown
+	mu    sync.Mutex             // guards what follows; a leaf: nothing else is locked under it
+	bytes int                    // of paths that exist, are being made, or may have been made
+	made  map[string]int64       // the czxids of those that exist, by path
+	doubt map[pipeline.Touch]int // how many creates have an unknown outcome
 }
 
 // New returns an empty count. jute is the longest request that the servers accept, and chroot the
@@ -113,6 +113,7 @@ func (e *Count) doubtLocked(r *pipeline.Request) {
 	}
 }
 
+// addLocked records that path was made, by the transaction czxid.
 func (e *Count) addLocked(path string, czxid int64) {
 	if _, known := e.made[path]; !known {
 		e.bytes += e.size(pipeline.Touch{Path: path})
@@ -123,15 +124,18 @@ func (e *Count) addLocked(path string, czxid int64) {
 // clearLocked gives back the room of at most n creates whose outcome was unknown.
 func (e *Count) clearLocked(t pipeline.Touch, n int) {
 	n = min(n, e.doubt[t])
-	if e.doubt[t] -= n; e.doubt[t] == 0 {
+	e.doubt[t] -= n
+	if e.doubt[t] == 0 {
 		delete(e.doubt, t)
 	}
 	e.bytes -= n * e.size(t)
 }
 
-// Gone records that path did not exist at zxid, or with math.MaxInt64 that it is gone now, from a
-// frame that the conn's reader handles in order. written: the leader said so in answer to a write,
-// and so after all that was sent before.
+// Gone records that path did not exist at zxid. With math.MaxInt64 it records that path is gone
+// now, according to a frame that the conn's reader handles in order.
+//
+// written says that this is the leader's answer to a write. So it came after all creates that were
+// sent before, and those whose outcome was unknown have left no znode.
 func (e *Count) Gone(path string, zxid int64, written bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -164,8 +168,8 @@ func (e *Count) Unanswered(r *pipeline.Request) {
 	}
 }
 
-// Answered updates the count from the reply to r, which decoded to err; made returns the path that
-// operation i has made.
+// Answered updates the count from the reply to r. err is the error of decoding it, or the refusal,
+// or nil. made returns the path that operation i has made.
 func (e *Count) Answered(r *pipeline.Request, err error, made func(i int) string) {
 	if r.Header.Code == wire.CodeNoNode && r.Op != wire.OpMulti {
 		e.Gone(r.Path, r.Header.Zxid, r.Op == wire.OpDelete)

@@ -14,7 +14,7 @@ import (
 type Keeper struct {
 	lease
 
-	asked    time.Duration // the session timeout to ask for: counts until one has been granted
+	asked    time.Duration // the session timeout to ask for; counts until one has been granted
 	clock    *clock.Clock
 	deadline *Deadline
 
@@ -22,7 +22,7 @@ type Keeper struct {
 	retentions      int           // not yet released: while there is one, the session is retained
 	retainedSince   time.Time     // since when there has been one
 	writeTook       time.Duration // duration of the latest acknowledged write
-	// conns given up for silence since the last prompt reply to a write
+	// connections given up for silence since the last prompt reply to a write, up to maxSilences
 	silences int
 }
 
@@ -34,15 +34,20 @@ func NewKeeper(asked, tick time.Duration, c *clock.Clock, d *Deadline) *Keeper {
 
 // Each of these times is the timeout divided by the constant.
 const (
-	// between pings while the session is retained: a write has something recent to confirm
+	// The time between pings while the session is retained: so a write has something recent to
+	// confirm.
 	retainedPingDivisor = 20
-	// otherwise between pings: the driver's, at a third, come too late for a hold to begin
+	// The time between pings otherwise. The driver pings every third of the timeout, which is too
+	// rare for a hold to begin without a request.
 	idlePingDivisor = 6
-	// the least lease with which a hold begins, after a write has confirmed it
-	checkedDivisor   = 8
-	uncheckedDivisor = 4  // the lease with which a hold begins without a request
-	beatDivisor      = 20 // the longest time between two runs of the heartbeat
-	thinBeatDivisor  = 20 // between heartbeats while little is left of the lease
+	// The least lease with which a hold begins after a write has confirmed the lease.
+	checkedDivisor = 8
+	// The least lease with which a hold begins without a request.
+	uncheckedDivisor = 4
+	// The longest time between two runs of the heartbeat.
+	beatDivisor = 20
+	// The time between two heartbeats while little is left of the lease.
+	thinBeatDivisor = 20
 )
 
 // Timeout returns the least session timeout that was granted, or 0 if none has been yet.
@@ -65,7 +70,8 @@ func (k *Keeper) Retained() bool { return k.retentions > 0 }
 // reads the clock (clock.Clock.Now) before it locks its mutex, since that takes system calls.
 func (k *Keeper) LeftIfRetained(now time.Time) time.Duration { return k.end(true).Sub(now) }
 
-// changed follows each change of the lease.
+// changed updates what is derived from the lease. It is called after each change of the lease, and
+// when retentions begins or ceases to be zero.
 func (k *Keeper) changed() {
 	k.latestSafeUntil = clock.Later(k.latestSafeUntil, k.safeUntil())
 	k.deadline.set(k.end(k.Retained()), k.timeout/beatDivisor)
@@ -80,21 +86,24 @@ func (k *Keeper) Reattach(sent time.Time) {
 	k.changed()
 }
 
-// ReattachFailed notes that the re-attachment that waits for its answer, if there is one, will get
-// none. wasClosed says that the server closed the connection, and so has not carried it out.
+// ReattachFailed notes that the pending re-attachment, if there is one, will get no answer.
+// wasClosed says that the server closed the connection, and so has not carried the re-attachment
+// out.
 func (k *Keeper) ReattachFailed(wasClosed bool) {
 	if k.reattachFailed(wasClosed) {
 		k.changed()
 	}
 }
 
-// MayGrant returns an error if no lease can be had with the timeout that a server grants, to a new
-// session or to one that is taken over.
+// MayGrant returns an error if no lease can be had with the timeout that a server has granted, to a
+// new session or to one that is re-attached. That is so if
 //
-// A server grants a new session more than was asked for only if its minSessionTimeout is more. By
-// default that is two ticks. If it is more than two ticks, as the caller gave them or another
-// server showed them, the caller has to ask for that much. A session that is taken over keeps the
-// shorter timeout: see lease.resume.
+//   - the timeout is shorter than a tick;
+//   - a new session gets more than was asked for, and more than two ticks. A server grants more
+//     than was asked for only if its minSessionTimeout is more, which is two ticks by default. If
+//     it was set higher, the caller has to ask for that much.
+//
+// A session that is re-attached keeps the shorter timeout: see lease.resume.
 func (k *Keeper) MayGrant(granted time.Duration, isNew bool) error {
 	switch {
 	case isNew && granted > max(k.asked, 2*k.tick):
@@ -111,7 +120,7 @@ func (k *Keeper) MayGrant(granted time.Duration, isNew bool) error {
 // NoteRefusedGrant notes that a server has granted, in answer to a re-attachment, what MayGrant
 // refuses: the leader counts to it from now on.
 func (k *Keeper) NoteRefusedGrant(sent time.Time, granted time.Duration) {
-	k.shorten(sent.Add(granted))
+	k.endBy(sent.Add(granted))
 	k.changed()
 }
 
@@ -133,15 +142,15 @@ func (k *Keeper) BytesArrived(at time.Time) {
 	k.changed()
 }
 
-// Acknowledge counts the reply, which arrived at at, to a request that was sent at sent. isWrite
-// says that a majority has it: it is not true of a sync.
-func (k *Keeper) Acknowledge(sent, at time.Time, isWrite bool) {
-	k.acknowledge(sent, at, isWrite)
+// Acknowledge counts the reply, which arrived at arrived, to a request that was sent at sent.
+// isWrite says that a majority has acknowledged the request: a sync is no write.
+func (k *Keeper) Acknowledge(sent, arrived time.Time, isWrite bool) {
+	k.acknowledge(sent, arrived, isWrite)
 	k.changed()
 	if !isWrite {
 		return
 	}
-	k.writeTook = at.Sub(sent)
+	k.writeTook = arrived.Sub(sent)
 	if k.writeTook < k.basePatience() {
 		k.silences = 0
 	}
@@ -150,13 +159,15 @@ func (k *Keeper) Acknowledge(sent, at time.Time, isWrite bool) {
 // GaveUpSilent notes that a conn was given up for silence.
 func (k *Keeper) GaveUpSilent() { k.silences = min(k.silences+1, maxSilences) }
 
-// EnoughToHold reports whether enough of the lease is left now for a hold to begin: a quarter of
-// the timeout. If the leader has just confirmed the lease, an eighth is enough or, if writes are
-// slow, what the next heartbeat needs.
+// EnoughToHold reports whether enough of the lease is left now for a hold to begin. isConfirmed
+// says that the leader has just confirmed the lease.
 func (k *Keeper) EnoughToHold(now time.Time, isConfirmed bool) bool {
 	return k.LeftIfRetained(now) >= k.leastToHold(isConfirmed)
 }
 
+// leastToHold returns how much of the lease a hold needs to begin: a quarter of the timeout. If the
+// leader has just confirmed the lease, more can't be had at once: then an eighth is enough, or what
+// the next heartbeat needs if writes are slow.
 func (k *Keeper) leastToHold(isConfirmed bool) time.Duration {
 	t := k.timeout
 	if !isConfirmed {
@@ -186,9 +197,9 @@ func (k *Keeper) Release() {
 	}
 }
 
-// Intervals returns the longest time between two runs of the heartbeat, and between two requests on
-// a conn.
-func (k *Keeper) Intervals() (beat, ping time.Duration) {
+// Intervals returns the longest time between two runs of the heartbeat, and how long nothing is
+// sent on a connection before a ping is.
+func (k *Keeper) Intervals() (run, ping time.Duration) {
 	if k.Retained() {
 		return k.timeout / beatDivisor, k.timeout / retainedPingDivisor
 	}
@@ -218,25 +229,40 @@ func (k *Keeper) BeatDue(now, last time.Time) time.Duration {
 	return last.Add(k.beatEvery()).Sub(now)
 }
 
-// NeedsNewConn reports whether only a new connection can still confirm the lease in time. The
-// present one is in use since upAt; its handshake took handshakeTook.
+// NeedsNewConn reports whether to give up the present connection, which works, for a new one: only
+// that can still confirm the lease in time. The present one has been in use since upAt, and its
+// handshake took handshakeTook.
 //
-// A write's reply confirms only acknowledgements that came at least replyToWrite before the write
-// was sent. If writes take long, these are so old that the lease would be over before the heartbeat
-// after the next is answered. A handshake needs no such interval: the first write after it confirms
-// it.
+// A write confirms only acknowledgements that came at least replyToWrite before it was sent. If
+// writes take long, these are old by the time the write is answered, and the lease that they leave
+// is short. A handshake needs no such interval: the first write after it confirms it.
+//
+// Suppose that a write is sent now and acknowledged. What comes next extends the lease again. It is
+// one of
+//
+//   - another heartbeat on the present connection. It is sent beatEvery later, and its reply comes
+//     writeTook after that;
+//   - a new connection, if a later run of the heartbeat gives up the present one. The handshake
+//     takes handshakeTook, and the first write after it takes writeTook.
+//
+// Either may begin t/beatDivisor late, since the heartbeat runs that rarely. The lease has to last
+// for both: if it lasts for the heartbeat alone, that later run finds no time to reconnect. So
+// if it would end before the slower of the two is done, the time for a new connection is now.
+//
+// Two things speak against it. If the lease ends before a new connection could confirm it, the
+// present one is the better chance. And a connection that has not had time for a write may still
+// confirm its own handshake.
 func (k *Keeper) NeedsNewConn(now, upAt time.Time, handshakeTook time.Duration) bool {
 	t := k.timeout
-	isSlow := k.writeTook > t/10
-	hadTime := now.Sub(upAt) > k.writeTook // for a write on the present connection
-	if !k.Retained() || !isSlow || !hadTime {
+	writesAreSlow := k.writeTook > t/10
+	hadTimeForWrite := now.Sub(upAt) > k.writeTook
+	if !k.Retained() || !writesAreSlow || !hadTimeForWrite {
 		return false
 	}
-	reconnected := handshakeTook + k.writeTook
-	canStillReconnect := k.LeftIfRetained(now) > reconnected
-	nextButOne := k.writeTook + max(k.beatEvery(), handshakeTook) + t/beatDivisor
-	endsBefore := k.endIfWritten(now).Sub(now) < nextButOne
-	return canStillReconnect && endsBefore
+	canReconnect := k.LeftIfRetained(now) > handshakeTook+k.writeTook
+	leftIfWritten := k.endIfWritten(now).Sub(now)
+	nextExtension := max(k.beatEvery(), handshakeTook) + k.writeTook + t/beatDivisor
+	return canReconnect && leftIfWritten < nextExtension
 }
 
 // maxSilences bounds how often patience doubles.

@@ -119,9 +119,10 @@ type lease struct {
 	timeout time.Duration // the least granted to this session
 	tick    time.Duration // of the servers, or longer; 0 if it is not found out yet
 
-	// What a write has to follow at to confirm a request: see "The lease clock".
-	replyToWrite   time.Duration // one tick, or half the timeout
-	requestToWrite time.Duration // two ticks, or half the timeout
+	// The distances at which a write confirms a request: see "The lease clock". Neither is more
+	// than half the timeout.
+	replyToWrite   time.Duration // one tick: the least time from the reply to the write
+	requestToWrite time.Duration // two ticks: the least time from the request to the write
 
 	answeredUntil  time.Time
 	confirmedUntil time.Time
@@ -130,14 +131,15 @@ type lease struct {
 	// order of sending, and so of confirmableFrom.
 	unconfirmed []span
 
-	// Re-attachments without an answer; zero if there is none.
-	pendingReattachSent time.Time // of the one that waits for its answer
-	// of the first without an answer since the last one with an answer
+	// When re-attachments without an answer were sent, or zero if there is none.
+	pendingReattachSent time.Time // the one whose answer may still come
+	// the first, since a handshake was last answered, whose answer will not come
 	lostReattachSent time.Time
 }
 
-// span is one acknowledgement, or several in quick succession that count as one: as the latest when
-// it is confirmed, and so as the latest for when that may be.
+// span is one acknowledgement, or several in quick succession that are merged into one. They count
+// as the latest of them: they extend the lease as far as that one, and no earlier write confirms
+// them than one that confirms that one.
 type span struct {
 	sent            time.Time // when the latest request was sent
 	firstArrived    time.Time // when the first reply arrived
@@ -168,23 +170,24 @@ func allowances(d time.Duration) time.Duration {
 	return clockAllowance(d) + d/schedulingDivisor + d/workDivisor
 }
 
-// begin starts the lease of a new session at its handshake, which was sent at sent and answered at
-// at, and granted the timeout.
-func (l *lease) begin(sent, at time.Time, timeout time.Duration) {
-	l.connected(timeout)
-	l.timeout = timeout
+// begin starts the lease of a new session. Its handshake was sent at sent, the answer arrived at
+// arrived, and it granted the timeout.
+func (l *lease) begin(sent, arrived time.Time, timeout time.Duration) {
+	l.handshakeAnswered(timeout)
 	l.answeredUntil = clock.Later(l.answeredUntil, sent.Add(timeout))
 	l.confirmedUntil = sent // nothing is promised yet
-	l.expectFirstWrite(sent, at)
+	l.onlyHandshake(sent, arrived)
 }
 
-// resume continues the lease at a re-attachment, likewise.
-func (l *lease) resume(sent, at time.Time, timeout time.Duration) {
-	timeout = min(timeout, l.timeout) // nothing relies on a longer one
-	// If it is shorter, another server has granted it: the leader has begun to count to less.
+// resume continues the lease at a re-attachment, whose handshake was sent at sent. The answer
+// arrived at arrived and granted the timeout. The lease never uses a longer timeout than before.
+//
+// If the timeout is shorter than before, another server has granted it, and the leader has begun to
+// count to it. So nothing that was acknowledged earlier lasts beyond its end.
+func (l *lease) resume(sent, arrived time.Time, timeout time.Duration) {
+	timeout = min(timeout, l.timeout)
 	isShorter := timeout < l.timeout
-	l.connected(timeout)
-	l.timeout = timeout
+	l.handshakeAnswered(timeout)
 	end := sent.Add(timeout)
 	if isShorter {
 		l.answeredUntil = end
@@ -192,11 +195,13 @@ func (l *lease) resume(sent, at time.Time, timeout time.Duration) {
 	} else {
 		l.answeredUntil = clock.Later(l.answeredUntil, end)
 	}
-	l.expectFirstWrite(sent, at)
+	l.onlyHandshake(sent, arrived)
 }
 
-// connected notes that a handshake was answered, which granted the timeout.
-func (l *lease) connected(timeout time.Duration) {
+// handshakeAnswered sets the timeout that a handshake has granted, and the distances that follow
+// from it. No re-attachment is without an answer any more.
+func (l *lease) handshakeAnswered(timeout time.Duration) {
+	l.timeout = timeout
 	// A server's least session timeout is two ticks, so a shorter timeout proves a shorter tick
 	// than we were told.
 	l.replyToWrite = min(l.tick, timeout/2)
@@ -204,21 +209,23 @@ func (l *lease) connected(timeout time.Duration) {
 	l.pendingReattachSent, l.lostReattachSent = time.Time{}, time.Time{}
 }
 
-// expectFirstWrite has the first write on the connection confirm its handshake. It forgets the
-// acknowledgements by the server before: no write on this connection can confirm them.
-func (l *lease) expectFirstWrite(sent, at time.Time) {
-	handshake := span{sent: sent, confirmableFrom: at}
-	// so long ago that no other is merged with it
-	handshake.firstArrived = at.Add(-l.requestToWrite)
-	l.unconfirmed = append(l.unconfirmed[:0], handshake)
+// onlyHandshake makes a connection's handshake the only unconfirmed acknowledgement. The first
+// write on the connection confirms it. No write on the connection can confirm what the server
+// before has acknowledged.
+func (l *lease) onlyHandshake(sent, arrived time.Time) {
+	l.unconfirmed = append(l.unconfirmed[:0], span{
+		sent:            sent,
+		firstArrived:    arrived.Add(-l.requestToWrite), // nothing is merged with what is so old
+		confirmableFrom: arrived,
+	})
 }
 
 // reattach notes that a handshake for the session is about to be sent.
 func (l *lease) reattach(sent time.Time) { l.pendingReattachSent = sent }
 
-// reattachFailed notes that the re-attachment that waits for its answer will get none. It returns
-// false if none waits. wasClosed says that the server closed the connection, and so has not carried
-// it out.
+// reattachFailed notes that the pending re-attachment will get no answer. It returns false if none
+// is pending. wasClosed says that the server closed the connection, and so has not carried out the
+// re-attachment.
 func (l *lease) reattachFailed(wasClosed bool) bool {
 	if l.pendingReattachSent.IsZero() {
 		return false
@@ -230,26 +237,31 @@ func (l *lease) reattachFailed(wasClosed bool) bool {
 	return true
 }
 
-// shorten notes that the leader ends the session at end, perhaps earlier than was confirmed.
-func (l *lease) shorten(end time.Time) {
+// endBy notes that the leader may end the session at end, although more was acknowledged or
+// confirmed: it counts to a timeout that was granted but that the session does not use. What was
+// acknowledged with the old timeout can't be confirmed any more.
+func (l *lease) endBy(end time.Time) {
 	l.confirmedUntil = clock.Earlier(l.confirmedUntil, end)
 	l.answeredUntil = clock.Earlier(l.answeredUntil, end)
 	l.unconfirmed = l.unconfirmed[:0]
 }
 
-// acknowledge counts the reply, which arrived at at, to a request that was sent at sent. isWrite
-// says that a majority has it: it is not true of a sync.
-func (l *lease) acknowledge(sent, at time.Time, isWrite bool) {
+// acknowledge counts the reply, which arrived at arrived, to a request that was sent at sent.
+// isWrite says that a majority has acknowledged the request: a sync is no write.
+//
+// A write first confirms earlier acknowledgements, and is then, like every other request, an
+// acknowledgement that a later write has to confirm.
+func (l *lease) acknowledge(sent, arrived time.Time, isWrite bool) {
 	l.answeredUntil = clock.Later(l.answeredUntil, sent.Add(l.timeout))
 	if isWrite {
-		l.confirm(sent)
+		l.confirmByWrite(sent)
 	}
-	l.await(sent, at)
+	l.addUnconfirmed(sent, arrived)
 }
 
-// confirm counts a write that was sent at sent: it confirms what it follows at enough distance.
-func (l *lease) confirm(sent time.Time) {
-	n := l.confirmable(sent)
+// confirmByWrite extends the confirmed lease by an acknowledged write that was sent at writeSent.
+func (l *lease) confirmByWrite(writeSent time.Time) {
+	n := l.confirmable(writeSent)
 	if n == 0 {
 		return
 	}
@@ -257,21 +269,21 @@ func (l *lease) confirm(sent time.Time) {
 	l.unconfirmed = append(l.unconfirmed[:0], l.unconfirmed[n:]...)
 }
 
-// confirmable returns how many of the unconfirmed spans, the oldest, a write confirms that is sent
-// at sent.
-func (l *lease) confirmable(sent time.Time) (n int) {
-	for n < len(l.unconfirmed) && !l.unconfirmed[n].confirmableFrom.After(sent) {
+// confirmable returns how many of the unconfirmed spans, from the oldest on, a write confirms that
+// is sent at writeSent.
+func (l *lease) confirmable(writeSent time.Time) (n int) {
+	for n < len(l.unconfirmed) && !l.unconfirmed[n].confirmableFrom.After(writeSent) {
 		n++
 	}
 	return n
 }
 
-// await adds an acknowledgement to those that a write has to confirm.
-func (l *lease) await(sent, at time.Time) {
-	from := clock.Later(at.Add(l.replyToWrite), sent.Add(l.requestToWrite))
+// addUnconfirmed adds an acknowledgement to those that no write has confirmed yet.
+func (l *lease) addUnconfirmed(sent, arrived time.Time) {
+	from := clock.Later(arrived.Add(l.replyToWrite), sent.Add(l.requestToWrite))
 	n := len(l.unconfirmed)
-	if n > 0 && at.Sub(l.unconfirmed[n-1].firstArrived) < l.requestToWrite/mergeDivisor {
-		// To merge delays a confirmation, and does nothing else.
+	if n > 0 && arrived.Sub(l.unconfirmed[n-1].firstArrived) < l.requestToWrite/mergeDivisor {
+		// Merging delays a confirmation, and has no other effect.
 		latest := &l.unconfirmed[n-1]
 		latest.sent, latest.confirmableFrom = sent, from
 		return
@@ -280,17 +292,18 @@ func (l *lease) await(sent, at time.Time) {
 		// Nothing went through the leader for long: only the latest spans matter.
 		l.unconfirmed = append(l.unconfirmed[:0], l.unconfirmed[1:]...)
 	}
-	l.unconfirmed = append(l.unconfirmed, span{sent: sent, firstArrived: at, confirmableFrom: from})
+	l.unconfirmed = append(l.unconfirmed,
+		span{sent: sent, firstArrived: arrived, confirmableFrom: from})
 }
 
-// bytesArrived counts bytes of a long reply that arrived at time at. They confirm nothing, but keep
-// a session going that is not retained.
+// bytesArrived counts bytes of a long reply that arrived at time at. They confirm nothing, but they
+// extend the lease of a session that is not retained.
 func (l *lease) bytesArrived(at time.Time) {
 	l.answeredUntil = clock.Later(l.answeredUntil, at.Add(l.timeout))
 }
 
-// endIfWritten returns when the lease of a retained session would end if a write that is sent now
-// were acknowledged.
+// endIfWritten returns when the lease of a retained session would end if a write were sent now, and
+// acknowledged.
 func (l *lease) endIfWritten(now time.Time) time.Time {
 	hypothetical := *l
 	if n := l.confirmable(now); n > 0 {
@@ -304,8 +317,8 @@ func (l *lease) endIfWritten(now time.Time) time.Time {
 // different speeds are allowed for.
 func (l *lease) safeUntil() time.Time { return l.confirmedEnd(clockAllowance) }
 
-// end returns when we have to give up the session. For a retained session that is before safeUntil,
-// by what every holder needs to hear of it and its work to stop. Otherwise it is when the plain
+// end returns when we have to give up the session. For a retained session that is before safeUntil:
+// in between, every holder is told and its work stops. For other sessions it is when the plain
 // acknowledgements run out.
 func (l *lease) end(isRetained bool) time.Time {
 	if isRetained {
@@ -314,8 +327,8 @@ func (l *lease) end(isRetained bool) time.Time {
 	return l.answeredUntil.Add(-clockAllowance(l.timeout))
 }
 
-// confirmedEnd returns the end of the confirmed lease, less the allowance. An unanswered
-// re-attachment may leave less of it: two ticks from when it was sent, less the allowance.
+// confirmedEnd returns the end of the confirmed lease, less the allowance. A re-attachment without
+// an answer may leave less of the lease: two ticks from when it was sent, less the allowance.
 func (l *lease) confirmedEnd(allowance func(time.Duration) time.Duration) time.Time {
 	end := l.confirmedUntil.Add(-allowance(l.timeout))
 	left := min(2*l.tick, l.timeout)
@@ -327,9 +340,9 @@ func (l *lease) confirmedEnd(allowance func(time.Duration) time.Duration) time.T
 	return end
 }
 
-// beatEvery returns how often a write has to confirm a retained session's lease: every fifth of the
-// timeout. It is more often if two ticks are much of the timeout, so that what is left behind
-// requestToWrite lasts for three writes.
+// beatEvery returns the interval between the writes that confirm a retained session's lease. It is
+// a fifth of the timeout. It is less if two ticks are much of the timeout: what requestToWrite
+// leaves of the timeout has to last for three writes.
 func (l *lease) beatEvery() time.Duration {
 	return min(l.timeout/5, (l.timeout-l.requestToWrite)/3)
 }

@@ -39,7 +39,7 @@ type Conn struct {
 	failConn func(why error) // Fail, for requests: pipeline.Request.FailConn
 
 	began time.Time     // when the connect request was sent; set before run starts
-	in    *bufio.Reader // used only by the goroutine that calls ShakeHands and Receive
+	in    *bufio.Reader // used only by the goroutine that calls Receive
 
 	writesAtOnce bool // see WritesAtOnce
 
@@ -62,7 +62,7 @@ type Conn struct {
 // Common is what the conns of one session have in common.
 type Common struct {
 	Life          context.Context // ends with the session
-	Joined        *sync.WaitGroup // of what a conn has running
+	Joined        *sync.WaitGroup // counts what runs for a conn; the session waits for it
 	Clock         *clock.Clock
 	Numbers       *pipeline.Numbers
 	JuteMaxBuffer int
@@ -92,10 +92,13 @@ type Owner interface {
 	Patience() time.Duration
 	// Heard says that bytes of a long reply arrived at time at.
 	Heard(at time.Time)
-	// Replied counts the reply to r, with the verdict code, which arrived at time at. An error
-	// gives up the conn, and r counts as never sent: its call sends it again, even a write. So
-	// return one only if r was certainly not carried out.
-	Replied(r *pipeline.Request, header wire.ReplyHeader, code int32, at time.Time) error
+	// Replied counts the reply to r, which arrived at time at. verdict is what the reply as a whole
+	// says: the code in the header or, in the reply to a multi, that of the operation that decides
+	// (wire.Verdict).
+	//
+	// An error gives up the conn, and r counts as never sent: its call sends it again, even a
+	// write. So return one only if r was certainly not carried out.
+	Replied(r *pipeline.Request, header wire.ReplyHeader, verdict int32, at time.Time) error
 	// Notified takes a notification. It returns false if the conn is not in use any more.
 	Notified(event zk.EventType, path string, zxid int64) bool
 	// Down says that the conn has failed, before any call learns of it.
@@ -197,14 +200,15 @@ func (c *Conn) handshake(body []byte) error {
 		return fmt.Errorf("%w: handshake: %w", failure.ErrGarbled, err)
 	}
 	if err := c.owner.Shaken(r, c.began); err != nil {
-		// after this the driver must get the response too
 		return err
 	}
+	// The owner has counted the answer. So from here on the driver has to get it too, unless the
+	// conn has failed or the session is over.
 	if !c.move(connShaking) {
 		return c.Failure()
 	}
 	if err := c.socket.SetDeadline(time.Time{}); err != nil { // it bounded the handshake
-		// The server has hung up after its answer, which counts all the same.
+		// The server has hung up after its answer.
 		c.Fail(c.socketError(err))
 		return nil
 	}
@@ -223,7 +227,13 @@ func (c *Conn) established() bool {
 	return c.state == connEstablished || c.state == connOpen
 }
 
-// Fail ends the conn, once: it informs the owner, completes every request, and closes the socket.
+// Fail ends the conn, for the reason err. Only the first call has an effect. It
+//
+//  1. takes all requests out of the pipeline, which takes no more;
+//  2. informs the owner, so that no call finds this conn any more;
+//  3. completes the requests, which wakes their calls: they go to the next conn, or fail with err;
+//  4. has the socket closed, which it does not wait for: closing a user's connection, or one of
+//     package tls, may block.
 func (c *Conn) Fail(err error) {
 	c.mu.Lock()
 	if c.state == connFailed {
@@ -231,19 +241,18 @@ func (c *Conn) Fail(err error) {
 		return
 	}
 	c.state, c.err = connFailed, err
-	// The session has to join this call: the driver's writer may make it when the driver's loop no
-	// longer waits for the writer. Add comes before the session's Wait, since by then the session,
-	// or the driver's loop, has seen connFailed under mu.
+	// The session joins this call. Nothing else might: the driver's writer may make it when the
+	// driver's loop does not wait for the writer any more. A WaitGroup demands that this Add comes
+	// before the session's Wait, and it does: before that Wait the session, or the driver's loop,
+	// has found connFailed under mu.
 	c.common.Joined.Add(1)
 	defer c.common.Joined.Done()
 	aborted := c.pipe.Abort()
 	c.mu.Unlock()
-	poke(c.wake)
+	poke(c.wake) // run ends
 
-	// First, so that a call that wakes, whatever woke it, does not find this conn again.
 	c.owner.Down(err)
 	aborted.Complete(c.Server, err)
-	// Closing a user's connection, or one of package tls, may block, and the caller must not.
 	c.common.Joined.Go(c.hangUp)
 }
 

@@ -58,8 +58,8 @@ func (c *Conn) receiveConnectResponse() (body []byte, err error) {
 	return body, c.handshake(body)
 }
 
-// receiveFrame reads and handles one frame behind the handshake. Of one longer than wire.MaxFrame
-// it keeps the header only.
+// receiveFrame reads and handles one frame behind the handshake. It keeps only the header of a
+// frame that is longer than wire.MaxFrame.
 func (c *Conn) receiveFrame() (forDriver []byte, err error) {
 	size, err := c.readLength()
 	if err != nil {
@@ -74,8 +74,8 @@ func (c *Conn) receiveFrame() (forDriver []byte, err error) {
 	}
 	if size <= wire.MaxFrame {
 		frame, err = c.readRest(frame, size)
-	} else if err = c.checkExpected(frame); err == nil {
-		err = c.skip(size - len(frame))
+	} else {
+		err = c.skipRest(frame, size)
 	}
 	if err != nil {
 		return nil, c.socketError(err)
@@ -111,8 +111,7 @@ func (c *Conn) blame(err error) error {
 	return c.pipe.Blame(err)
 }
 
-// checkExpected checks, before a frame is skipped for its length, that it begins as the reply that
-// is due: no other length is credible.
+// checkExpected returns an error if a frame with this header is not the reply that is due.
 func (c *Conn) checkExpected(header []byte) error {
 	d := wire.Decoder{B: header}
 	xid := d.Int()
@@ -132,16 +131,17 @@ func (c *Conn) checkExpected(header []byte) error {
 // readRest reads the rest of a frame of size bytes, whose header is b.
 func (c *Conn) readRest(b []byte, size int) ([]byte, error) {
 	d := wire.Decoder{B: b}
-	reply := d.Int() != wire.XidNotification // a notification does not show that the server answers
+	isReply := d.Int() != wire.XidNotification // only a reply shows that the server answers
 	for counted := len(b); len(b) < size; {
 		if len(b) == cap(b) {
 			b = append(b, make([]byte, min(len(b), size-len(b)))...)[:len(b)]
 		}
 		n, err := c.in.Read(b[len(b):min(cap(b), size)])
-		if b = b[:len(b)+n]; err != nil && len(b) < size {
+		b = b[:len(b)+n]
+		if err != nil && len(b) < size {
 			return nil, err
 		}
-		if reply && len(b)-counted >= progressStep {
+		if isReply && len(b)-counted >= progressStep {
 			counted = len(b)
 			c.owner.Heard(c.progress())
 		}
@@ -149,10 +149,16 @@ func (c *Conn) readRest(b []byte, size int) ([]byte, error) {
 	return b, nil
 }
 
-func (c *Conn) skip(n int) error {
-	for n > 0 {
-		k, err := c.in.Discard(min(n, progressStep))
-		if n -= k; err != nil && n > 0 {
+// skipRest skips the rest of a frame of size bytes, whose header is given. The frame has to be the
+// reply that is due: no other is believed to be so long.
+func (c *Conn) skipRest(header []byte, size int) error {
+	if err := c.checkExpected(header); err != nil {
+		return err
+	}
+	for left := size - len(header); left > 0; {
+		n, err := c.in.Discard(min(left, progressStep))
+		left -= n
+		if err != nil && left > 0 {
 			return err
 		}
 		c.owner.Heard(c.progress())
@@ -160,7 +166,7 @@ func (c *Conn) skip(n int) error {
 	return nil
 }
 
-// progress notes that bytes of a long frame have passed, in either direction, and returns the time.
+// progress notes that bytes of a long frame have passed now, in either direction, and returns now.
 func (c *Conn) progress() time.Time {
 	now := c.common.Clock.Stamp()
 	c.mu.Lock()
@@ -169,10 +175,12 @@ func (c *Conn) progress() time.Time {
 	return now
 }
 
-// socketError returns what err, an error of the socket, says about the server.
+// socketError returns the failure of the conn that err, an error of its socket, causes: it says
+// what the server has done.
 func (c *Conn) socketError(err error) error {
 	c.mu.Lock()
-	shaking, moved := c.state <= connShaking, c.pipe.Moved()
+	shaking := c.state <= connShaking
+	moved := c.pipe.Moved()
 	c.mu.Unlock()
 	switch {
 	case failure.HungUp(err) && shaking:
@@ -188,8 +196,8 @@ func (c *Conn) socketError(err error) error {
 	return failure.Plain(err)
 }
 
-// handle handles a frame of size bytes that had arrived by at. It returns the header of a reply to
-// the driver. An error gives up the conn.
+// handle handles a frame of size bytes that had arrived by at. If it is a reply to the driver,
+// handle returns its header. After an error the conn has to be given up.
 func (c *Conn) handle(frame []byte, size int, at time.Time) (forDriver []byte, err error) {
 	d := wire.Decoder{B: frame}
 	header := d.Header()
@@ -212,8 +220,8 @@ func (c *Conn) handle(frame []byte, size int, at time.Time) (forDriver []byte, e
 	return nil, nil
 }
 
-// take takes the request that a reply of size bytes with number xid answers, and has more requests
-// written if there is room for them now.
+// take takes the request that a reply of size bytes with number xid answers. If the reply makes
+// room for requests that wait, take wakes run.
 func (c *Conn) take(xid int32, size int, at time.Time) (*pipeline.Request, error) {
 	c.mu.Lock()
 	r, err := c.pipe.Take(xid, size, at)
@@ -229,11 +237,12 @@ func (c *Conn) take(xid int32, size int, at time.Time) (*pipeline.Request, error
 // has failed, and did so before r was completed: a call that sends its request again must not find
 // this conn.
 func (c *Conn) handleReply(r *pipeline.Request, reply pipeline.Reply, at time.Time) error {
-	code := wire.Verdict(r.Op, reply.Header.Code, reply.Body)
-	if wire.TryAgain(code) {
-		reply.Header.Code = code // also if only an operation of a transaction says so
+	verdict := wire.Verdict(r.Op, reply.Header.Code, reply.Body)
+	if wire.TryAgain(verdict) {
+		// In the reply to a multi only an operation may say so. Its call looks at the header.
+		reply.Header.Code = verdict
 	}
-	if err := c.owner.Replied(r, reply.Header, code, at); err != nil {
+	if err := c.owner.Replied(r, reply.Header, verdict, at); err != nil {
 		c.Fail(err)
 		r.FailForResend(failure.ErrNotSent) // it was not carried out: see Owner.Replied
 		return err
@@ -241,14 +250,14 @@ func (c *Conn) handleReply(r *pipeline.Request, reply pipeline.Reply, at time.Ti
 	if r.StandsForSeveral() {
 		return c.completeSeveral(r, reply)
 	}
-	if wire.TryAgain(code) && r.ReliedOn() { // no call sends it again: the next conn does
-		err := fmt.Errorf("%s: %w", r.Name(), failure.Of(code))
+	if wire.TryAgain(verdict) && r.ReliedOn() { // no call sends it again: the next conn does
+		err := fmt.Errorf("%s: %w", r.Name(), failure.Of(verdict))
 		c.Fail(err)
 		r.Lose(c.Server, err)
 		return err
 	}
-	if r.Hook != nil && !wire.TryAgain(code) {
-		r.Hook(code)
+	if r.Hook != nil && !wire.TryAgain(verdict) {
+		r.Hook(verdict)
 	}
 	r.Complete(reply)
 	return nil

@@ -171,6 +171,9 @@ func (c *Conn) writeLoop() error {
 		if err := c.write(piece); err != nil {
 			return err
 		}
+		// Only a call that writes needs the result of wrote. What was queued during this write has
+		// filled wake, which nothing but this loop empties. For what has to wait until replies
+		// come, take fills it then.
 		c.wrote()
 		if more {
 			poke(c.wake)
@@ -231,9 +234,12 @@ func (c *Conn) writeAlone(r *pipeline.Request) error {
 	return c.write(piece)
 }
 
-// write writes b in chunks, each within one patience: a long request on a slow link is not taken
-// for a dead connection. If a reply is due, the patience counts from when something was last heard:
-// run calls no heartbeat while it writes, so nobody else notices that the server is silent.
+// write writes b in chunks, and each chunk has its own deadline: so a long request on a slow link
+// is not taken for a dead connection.
+//
+// The deadline is the instant at which the heartbeat would give up the conn for silence. While run
+// writes, no heartbeat does so, since run is what calls it. While a call writes, either may be
+// first.
 func (c *Conn) write(b []byte) error {
 	for len(b) > 0 {
 		_, unheard := c.Quiet(c.common.Clock.Stamp())

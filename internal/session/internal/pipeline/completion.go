@@ -60,20 +60,23 @@ func (r *Request) Complete(reply Reply) {
 // FailForResend completes r, which had no effect, for a reason that matches failure.ErrNotSent. So
 // the calls that wait for it send their requests again, and the reads behind them: see SortOut.
 func (r *Request) FailForResend(why error) {
-	for _, part := range resendAll(r.calls(), why) {
+	for _, part := range unsentParts(r.calls(), why) {
 		part.Deliver()
 	}
 }
 
-func resendAll(requests []*Request, why error) []Completion {
+// unsentParts returns the completions of requests, which had no effect: see unsentPart.
+func unsentParts(requests []*Request, why error) []Completion {
 	parts := make([]Completion, 0, len(requests))
 	for _, r := range requests {
-		parts = append(parts, r.resend(why))
+		parts = append(parts, r.unsentPart(why))
 	}
 	return parts
 }
 
-func (r *Request) resend(why error) Completion {
+// unsentPart returns the completion of r, which had no effect, for a reason that matches
+// failure.ErrNotSent. r may share a request once less.
+func (r *Request) unsentPart(why error) Completion {
 	r.shares = max(r.shares-1, 0)
 	return Completion{Request: r, Err: why}
 }

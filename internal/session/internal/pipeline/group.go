@@ -214,7 +214,7 @@ func splitGroup(g *Request, reply Reply) ([]Completion, error) {
 	case certainRefusal(reply.Header.Code):
 		// The server does not say which operation it has refused: on a local session it refuses
 		// each multi with an ephemeral.
-		return resendAll(g.members, errTogether), nil
+		return unsentParts(g.members, errTogether), nil
 	default:
 		return splitAlike(g, reply.Header), nil
 	}
@@ -268,7 +268,7 @@ func splitRefusal(
 	for _, r := range g.members {
 		ops := len(r.Touches)
 		if failed < 0 || failed >= ops {
-			parts = append(parts, r.resend(errTogether))
+			parts = append(parts, r.unsentPart(errTogether))
 		} else {
 			own := header
 			if r.Op != wire.OpMulti {

@@ -45,7 +45,7 @@ func (p *Pipeline) nextListJoins(size int) bool {
 // splitLists divides the reply to g, a multiRead, among its lists.
 func splitLists(g *Request, reply Reply) ([]Completion, error) {
 	if reply.Size > wire.MaxFrame {
-		return resendAll(g.members, errTogether), nil
+		return unsentParts(g.members, errTogether), nil
 	}
 	d := wire.Decoder{B: reply.Body}
 	results := slices.Collect(d.Results(wire.OpMultiRead))

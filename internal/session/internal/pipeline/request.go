@@ -175,6 +175,9 @@ func (r *Request) HasReply() bool {
 	return r.Ended() && r.err == nil && !wire.TryAgain(r.Header.Code)
 }
 
+// IsUnreadable reports whether a reply to r came that could not be read. Result says why.
+func (r *Request) IsUnreadable() bool { return r.unreadable != nil }
+
 // Name returns the name of r's operation.
 func (r *Request) Name() string { return r.name }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/link"
-	"github.com/zklock/locker/internal/session/internal/pipeline"
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
@@ -19,23 +18,44 @@ import (
 // removeWatches, and after a reconnection the new server is asked for those that are left. So
 // neither side grows with the number of past waits.
 //
-// The order of frames tells to which watch a notification belongs. Requests and replies of a conn
-// are strictly in order, and a reply's hook runs before the next frame is read. So a notification
-// that is read before the reply to our request belongs to an earlier watch, and one that is read
-// after it to this one. There is one exception: of a znode that is already gone, the server
-// notifies before its reply to setWatches (see wakeLocked).
+// # Which watch an event belongs to
+//
+// The order of frames tells. Requests and replies of a conn are strictly in order, and a reply's
+// hook runs before the next frame is read. So a notification that is read before the reply to our
+// request belongs to an earlier watch, and one that is read after it to this one. There is one
+// exception: of a znode that is already gone, the server notifies before its reply to setWatches
+// (see deliverLocked).
+//
+// # The order of requests
+//
+// A server looks at znodes in the order in which it is asked to watch them, and reports at once
+// those that it finds gone. A caller of AddAll wants to hear of the first of its paths, its own
+// znode, no later than of the others: a deletion of its own znode must not be reported behind that
+// of a znode that was deleted later. So the order of paths is the order of requests, on every
+// server:
+//
+//  1. AddAll enlists its paths from the last one to the first.
+//  2. watchList.add puts each of them in front of all watches for which the server has not been
+//     asked. So paths are listed in their order, and in front of what was added earlier.
+//  3. If the server is to be asked at once, AddAll asks in the order of paths, and askAllLocked and
+//     setWatchesLocked keep that order.
+//  4. Otherwise, and on every later server, Restore asks in the order of the list.
+//
+// Two kinds of watches have another place: a path that fits in no setWatches request is asked for
+// first, and a Watch that joins one of the table has that one's place. Watch.ExistedWhen, which
+// compares two watches, is right about them too: see there for what it demands.
 type Table struct {
 	juteMaxBuffer int
 	spawn         func(fn func()) bool // runs fn in a goroutine of the session
 	missing       func(path string)    // told that a znode does not exist
 
 	mu     sync.Mutex // guards what follows; outside the session's and a conn's
-	conn   *link.Conn
-	conns  uint64 // the number of conn: how many there have been
-	told   int64  // see Answered
-	asked  int    // setWatches requests of restore that conn has not answered
+	conn   *link.Conn // the conn in use, or nil
+	conns  uint64     // the number of the latest conn: how many there have been
+	told   int64      // up to this zxid servers have told us of all events: see Answered
+	asked  int        // setWatches requests of Restore that conn has not answered
 	byPath map[watchKey]*watched
-	list   watchList // those of byPath, in the order in which a new server is asked for them
+	list   watchList // those of byPath
 }
 
 // watchKey is a path, with the chroot, and what of it is watched: the znode, or the list of its
@@ -47,7 +67,7 @@ type watchKey struct {
 
 // watched is one watch of the table, with the Watches that wait for it.
 //
-// It is armed when the server has answered the request that sets it, and stays so when the
+// It is armed when the server has answered the request that sets it. It stays armed when the
 // connection is lost: the next server is asked to set it again. It leaves the table when it fires,
 // when it can't be set, and when no Watch waits for it any more.
 type watched struct {
@@ -58,7 +78,7 @@ type watched struct {
 	armed   bool
 	ready   chan struct{} // closed when armed; nil if no call waits for that
 
-	// Set when the watch is armed.
+	// Set when the watch is armed, and not when a later server sets it again.
 	conn   uint64 // number of the conn on which the server answered
 	exists bool   // the znode existed when the watch was set
 	err    error  // why the watch can't be set
@@ -73,8 +93,8 @@ type belief uint8
 
 const (
 	noBelief        belief = iota
-	believedPresent        // see WatchAll
-	believedAbsent         // see WatchAllAndCreation
+	believedPresent        // in AddAll: one of paths
+	believedAbsent         // in AddAll: absent
 )
 
 // New returns an empty table. spawn runs a function in a goroutine of the session, unless that is
@@ -82,23 +102,6 @@ const (
 func New(juteMaxBuffer int, spawn func(fn func()) bool, missing func(path string)) *Table {
 	return &Table{juteMaxBuffer: juteMaxBuffer, spawn: spawn, missing: missing,
 		byPath: map[watchKey]*watched{}}
-}
-
-func (ws *Table) closeLocked(w *Watch) {
-	if i := slices.Index(w.t.waiters, w); i >= 0 {
-		w.t.waiters = slices.Delete(w.t.waiters, i, i+1)
-	}
-	if len(w.t.waiters) > 0 || ws.byPath[w.t.watchKey] != w.t {
-		return
-	}
-	switch {
-	case w.t.armed:
-		ws.removeLocked(w.t)
-	case w.t.child, ws.conn == nil:
-		// The server has no watch. If it still answers a list with one, the list's hook removes it.
-		ws.dropLocked(w.t)
-	}
-	// Otherwise the hook of the request that sets it, or Restore, finds that no Watch waits.
 }
 
 // Add returns a Watch of path or, with child, of its children. It asks the server to watch path, if
@@ -109,13 +112,39 @@ func (ws *Table) Add(path string, child bool) *Watch {
 	defer ws.mu.Unlock()
 	w, ask := ws.enlistLocked(key, noBelief)
 	if ask {
-		ws.armLocked(w.t)
+		ws.askLocked(w.t)
 	}
 	return w
 }
 
-// enlistLocked adds a Watch that waits for key. Of several Watches the first one's belief counts.
-// ask says that the caller has to ask the server: otherwise it has been asked, or Restore will ask
+// AddAll returns a Watch of each of paths and, behind them, one of absent, unless that is "". It
+// asks the server to watch what is new to it. Each of paths is believed to exist, and absent not
+// to. See "The order of requests" at Table.
+func (ws *Table) AddAll(paths []string, absent string) []*Watch {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	all := make([]*Watch, len(paths), len(paths)+1)
+	toAsk := make([]*watched, 0, len(paths)+1)
+	enlist := func(path string, b belief) *Watch {
+		w, ask := ws.enlistLocked(watchKey{path, false}, b)
+		if ask {
+			toAsk = append(toAsk, w.t)
+		}
+		return w
+	}
+	if absent != "" {
+		all = append(all, enlist(absent, believedAbsent))
+	}
+	for i, path := range slices.Backward(paths) {
+		all[i] = enlist(path, believedPresent)
+	}
+	slices.Reverse(toAsk)
+	ws.askAllLocked(toAsk)
+	return all
+}
+
+// enlistLocked adds a Watch of key. b counts only if no other Watch of key is in the table. ask
+// reports whether the caller has to ask the server. If not, it has been asked, or Restore will ask
 // it.
 func (ws *Table) enlistLocked(key watchKey, b belief) (w *Watch, ask bool) {
 	t := ws.byPath[key]
@@ -129,6 +158,7 @@ func (ws *Table) enlistLocked(key watchKey, b belief) (w *Watch, ask bool) {
 	return w, ask
 }
 
+// dropLocked removes t from the table. The server keeps its watch, if it has one.
 func (ws *Table) dropLocked(t *watched) {
 	if ws.byPath[t.watchKey] == t {
 		delete(ws.byPath, t.watchKey)
@@ -136,29 +166,13 @@ func (ws *Table) dropLocked(t *watched) {
 	}
 }
 
-// armLocked asks the server to watch t, in a request of its own. conn is not nil.
-func (ws *Table) armLocked(t *watched) {
-	if t.child { // WatchChildren itself sends the list with the watch
-		return
-	}
-	frame := wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpExists)
-	frame = wire.AppendString(frame, t.path)
-	frame = wire.AppendBool(frame, true)
-	r := pipeline.Unawaited(wire.OpExists, "watch", t.path, frame)
-	c := ws.conn
-	r.Hook = func(code int32) {
-		ws.mu.Lock()
-		defer ws.mu.Unlock()
-		if ws.conn == c { // otherwise the next conn has asked again, and its reply counts
-			ws.setLocked(t, code)
-		}
-	}
-	ws.conn.Enqueue(r)
-}
-
-// setLocked notes the code with which the server has answered the request that sets t, by exists or
-// setWatches, and does what follows from it.
-func (ws *Table) setLocked(t *watched, code int32) {
+// takeAnswerLocked notes the code with which the server has answered the request for t, an exists
+// or setWatches request, and does what follows from it:
+//
+//   - t can't be set: it leaves the table, and its waiters learn why from Watch.Settle;
+//   - t's znode was believed present and is gone: t fires;
+//   - no Watch waits for t any more: it is removed.
+func (ws *Table) takeAnswerLocked(t *watched, code int32) {
 	t.armed, t.conn = true, ws.conns
 	switch code {
 	case wire.CodeOK:
@@ -178,11 +192,11 @@ func (ws *Table) setLocked(t *watched, code int32) {
 		ws.dropLocked(t)
 		mayBeSet := !wire.Definite(code)
 		if mayBeSet {
-			ws.takeAwayLocked(t.watchKey)
+			ws.unsetLocked(t.watchKey)
 		}
 	case t.gone:
 		if code == wire.CodeNoNode { // exists has left a watch for the znode's creation
-			ws.takeAwayLocked(t.watchKey)
+			ws.unsetLocked(t.watchKey)
 		}
 		ws.fireLocked(t, zk.EventNodeDeleted, 0)
 	case len(t.waiters) == 0:
@@ -190,7 +204,7 @@ func (ws *Table) setLocked(t *watched, code int32) {
 	}
 }
 
-// Listed is the hook of a list with a watch.
+// Listed is the hook of the list by which WatchChildren sets w's watch.
 func (w *Watch) Listed(code int32) {
 	ws, t := w.ws, w.t
 	ws.mu.Lock()
@@ -201,39 +215,40 @@ func (w *Watch) Listed(code int32) {
 	case current == nil:
 		// No Watch waits for it: an earlier watch of the path has fired since we asked, or the call
 		// was given up.
-		ws.takeAwayLocked(t.watchKey)
+		ws.unsetLocked(t.watchKey)
 	default:
 		current.armed, current.conn = true, ws.conns
+	}
+}
+
+// closeLocked removes w from the Watches that wait. If w was the last one of its path, the watch
+// goes too, as soon as that is possible:
+//
+//   - an armed one at once, from the table and the server;
+//   - one that the server has not been asked for, since there is none, at once;
+//   - one that a list of children may still set, at once from the table. If the list sets it, the
+//     list's hook (Listed) removes it from the server;
+//   - any other, when the request that sets it has been answered (takeAnswerLocked), or when the
+//     connection is lost (Restore).
+func (ws *Table) closeLocked(w *Watch) {
+	if i := slices.Index(w.t.waiters, w); i >= 0 {
+		w.t.waiters = slices.Delete(w.t.waiters, i, i+1)
+	}
+	if len(w.t.waiters) > 0 || ws.byPath[w.t.watchKey] != w.t {
+		return
+	}
+	switch {
+	case w.t.armed:
+		ws.removeLocked(w.t)
+	case w.t.child, ws.conn == nil:
+		ws.dropLocked(w.t)
 	}
 }
 
 // removeLocked removes an armed watch from the table and the server.
 func (ws *Table) removeLocked(t *watched) {
 	ws.dropLocked(t)
-	ws.takeAwayLocked(t.watchKey)
-}
-
-// The server's types of watches, as removeWatches names them.
-const (
-	childWatch int32 = 1 // set by getChildren
-	dataWatch  int32 = 2 // set by exists and getData
-)
-
-// takeAwayLocked has the server remove its watch. The answer does not matter: "no such watch" means
-// that it has just fired, and one that a busy server keeps goes with its znode, or with the
-// connection.
-func (ws *Table) takeAwayLocked(t watchKey) {
-	if ws.conn == nil {
-		return // the server forgot it with the connection
-	}
-	kind := dataWatch
-	if t.child {
-		kind = childWatch
-	}
-	frame := wire.AppendHeader(make([]byte, 0, 32+len(t.path)), wire.OpRemoveWatches)
-	frame = wire.AppendString(frame, t.path)
-	frame = wire.AppendInt(frame, kind)
-	ws.conn.Enqueue(pipeline.Unawaited(wire.OpRemoveWatches, "remove watch", t.path, frame))
+	ws.unsetLocked(t.watchKey)
 }
 
 // Fire delivers a notification that c has read, of what happened at zxid. It returns false if c is
@@ -247,20 +262,20 @@ func (ws *Table) Fire(c *link.Conn, event zk.EventType, path string, zxid int64)
 	}
 	switch event {
 	case zk.EventNodeDeleted: // one notification for both kinds
-		ws.wakeLocked(watchKey{path, false}, event, zxid)
-		ws.wakeLocked(watchKey{path, true}, event, zxid)
+		ws.deliverLocked(watchKey{path, false}, event, zxid)
+		ws.deliverLocked(watchKey{path, true}, event, zxid)
 	case zk.EventNodeCreated, zk.EventNodeDataChanged:
-		ws.wakeLocked(watchKey{path, false}, event, zxid)
+		ws.deliverLocked(watchKey{path, false}, event, zxid)
 	case zk.EventNodeChildrenChanged:
-		ws.wakeLocked(watchKey{path, true}, event, zxid)
+		ws.deliverLocked(watchKey{path, true}, event, zxid)
 	} // no watch of ours has other events
 	return true
 }
 
-// wakeLocked delivers an event to one watch. If the watch is not armed, the event belongs to an
+// deliverLocked delivers an event to one watch. If the watch is not armed, the event belongs to an
 // earlier watch of the path, with one exception: setWatches, if it finds a znode gone, says so
-// before its reply. Then setLocked fires the watch, with that reply.
-func (ws *Table) wakeLocked(key watchKey, event zk.EventType, zxid int64) {
+// before its reply. Then takeAnswerLocked fires the watch, with that reply.
+func (ws *Table) deliverLocked(key watchKey, event zk.EventType, zxid int64) {
 	t := ws.byPath[key]
 	if t == nil {
 		return // its Watches were closed
@@ -282,12 +297,18 @@ func (ws *Table) fireLocked(t *watched, event zk.EventType, zxid int64) {
 	t.waiters = nil
 }
 
-// Answered notes that c has answered a request, as of zxid, and so has told all events of our
-// watches up to that: the next server repeats those after told. told may be less than the zxid that
-// the session has seen, which the handshake names so that a server that lags behind refuses it. For
-// a server that has told one event of a transaction may not have told the next one, and what it
-// answers before it has the watches says nothing about them. ZooKeeper's own client does not count
-// notifications either, and lets no request overtake its setWatches.
+// Answered notes that c has answered a request, as of zxid. So it has told us of all events of our
+// watches up to zxid: it is enough that the next server repeats those after that (told).
+//
+// told may be less than the zxid that the session has seen, which the handshake names so that a
+// server that lags behind refuses it. Two things that we see do not count for told:
+//
+//   - a notification's zxid: the server may have told us of one event of a transaction, and not of
+//     the next;
+//   - what a server answers before Restore's requests: it does not have our watches yet.
+//
+// ZooKeeper's own client does not count notifications either, and lets no request overtake its
+// setWatches.
 func (ws *Table) Answered(c *link.Conn, zxid int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -306,25 +327,26 @@ func (ws *Table) Attach(c *link.Conn) bool {
 	}
 	ws.conn, ws.asked = c, 0
 	ws.conns++
-	ws.list.unasked = ws.list.all.Front()
+	ws.list.restart()
 	return true
 }
 
+// Detach takes c out of use. If it is the table's conn, there is none until the next Attach.
 func (ws *Table) Detach(c *link.Conn) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.conn == c {
 		ws.conn = nil
-		ws.list.unasked = ws.list.all.Front()
+		ws.list.restart()
 	}
 }
 
-// Restore asks the server of c, which is attached, for the watches of the table. Armed ones are set
-// again as of told, so that the server reports at once what has changed since. The others are asked
-// for as if for the first time. The newest come first, as Watch.ExistedWhen needs it.
+// Restore asks the server of c, which is attached, for the watches of the table, in the order of
+// the list: see "The order of requests" at Table. Armed ones are set again as of told, so that the
+// server reports at once what has changed since. The others are asked for as if for the first time.
 //
-// Each call makes one request, and more says that another call is needed: in between, others can
-// use the table. The caller has the requests written after the last call.
+// Each call asks for some of them, and more says that another call is needed: in between, others
+// can use the table. The caller has the requests written after the last call.
 func (ws *Table) Restore(c *link.Conn) (more bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -332,8 +354,17 @@ func (ws *Table) Restore(c *link.Conn) (more bool) {
 		return false
 	}
 	again, believed := ws.nextUnaskedLocked()
-	ws.asked += ws.setWatchesLocked(again, ws.told, func(_ []*watched, code int32) {
-		if code != wire.CodeOK { // no Watch would ever fire
+	ws.setAgainLocked(again)
+	ws.askAllLocked(believed)
+	return ws.list.unasked != nil
+}
+
+// setAgainLocked asks the server to set armed watches again, as of told. Until it has answered, its
+// other answers do not count for told. If it refuses, no Watch would ever fire, so the conn fails.
+func (ws *Table) setAgainLocked(armed []*watched) {
+	c := ws.conn
+	ws.asked += ws.setWatchesLocked(armed, ws.told, func(_ []*watched, code int32) {
+		if code != wire.CodeOK {
 			c.Fail(fmt.Errorf("watches not restored: %w", failure.Of(code)))
 			return
 		}
@@ -343,22 +374,25 @@ func (ws *Table) Restore(c *link.Conn) (more bool) {
 			ws.asked--
 		}
 	})
-	ws.armAllLocked(believed)
-	return ws.list.unasked != nil
 }
 
 // nextUnaskedLocked takes the next watches for which the server has not been asked, as many as fit
-// into a request. again are armed: they are set again. Of believed we know whether the znode
-// existed. Of the others nextUnaskedLocked disposes.
+// into a request. It returns the armed ones, which are to be set again, and of the others those of
+// which we know whether the znode existed. It disposes of the rest:
+//
+//   - A watch that is not armed, and for which no Watch waits, is dropped. The hook that would have
+//     dropped it was lost with the last conn.
+//   - An armed watch that fits in no setWatches request fires. Its waiters find out what has
+//     changed.
+//   - A watch that is not armed, and of which we know nothing, is asked for by exists.
 func (ws *Table) nextUnaskedLocked() (again, believed []*watched) {
 	for size := 0; ws.list.unasked != nil && size < setWatchesMax; {
 		t := ws.list.next()
 		size += watchBytes + len(t.path)
 		switch {
 		case !t.armed && len(t.waiters) == 0:
-			// no Watch waits, and the hook that drops it was lost with the last conn
 			ws.dropLocked(t)
-		case t.armed && ws.unnamable(t): // its waiters find out what has changed
+		case t.armed && !ws.fitsSetWatches(t):
 			ws.fireLocked(t, zk.EventNodeDataChanged, 0)
 		case t.armed:
 			again = append(again, t)
@@ -366,49 +400,10 @@ func (ws *Table) nextUnaskedLocked() (again, believed []*watched) {
 			t.gone = false
 			believed = append(believed, t)
 		default:
-			ws.armLocked(t)
+			ws.askLocked(t)
 		}
 	}
 	return again, believed
-}
-
-// watchList lists the watches of the table, and knows which of them the present server has been
-// asked for. Of those that it has not been asked for, the newest is the first. The methods of a
-// watchList take constant time. Table.mu guards it.
-type watchList struct {
-	all list.List // of *watched
-	// the server has not been asked for it, nor for any behind it; nil if there is none
-	unasked *list.Element
-}
-
-// add enters t. It returns whether the caller has to ask for t now: otherwise Restore will. It will
-// if there is no server (isDetached), or if it is at work.
-func (l *watchList) add(t *watched, isDetached bool) (ask bool) {
-	isRestoring := l.unasked != nil
-	if isRestoring {
-		t.place = l.all.InsertBefore(t, l.unasked)
-	} else {
-		t.place = l.all.PushFront(t)
-	}
-	if isRestoring || isDetached {
-		l.unasked = t.place
-		return false
-	}
-	return true
-}
-
-// next takes the next watch that restore asks for. There is one.
-func (l *watchList) next() *watched {
-	t := l.unasked.Value.(*watched) //nolint:forcetypeassert // nothing else is entered
-	l.unasked = l.unasked.Next()
-	return t
-}
-
-func (l *watchList) remove(t *watched) {
-	if l.unasked == t.place {
-		l.unasked = t.place.Next()
-	}
-	l.all.Remove(t.place)
 }
 
 // Len returns the number of paths in the table, without those that the next connection will drop.
