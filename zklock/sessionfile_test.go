@@ -115,7 +115,7 @@ func (t *sessionFileTest) isStillHeld(c *zklock.Client) {
 	require.False(t, t.log.has(freed))
 }
 
-func TestACrashedProcessesLockIsFreeWhenItStartsAgain(t *testing.T) {
+func TestScenario84_ACrashedProcessesLockIsFreeWhenItStartsAgain(t *testing.T) {
 	s := newSessionFileTest(t)
 	holder := s.holder(childHolds)
 	s.kill(holder)
@@ -130,7 +130,7 @@ func TestACrashedProcessesLockIsFreeWhenItStartsAgain(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 }
 
-func TestAFileThatWasWrittenForOtherServersClosesNothing(t *testing.T) {
+func TestScenario84_AFileThatWasWrittenForOtherServersClosesNothing(t *testing.T) {
 	s := newSessionFileTest(t)
 	s.kill(s.holder(childHolds))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -142,7 +142,7 @@ func TestAFileThatWasWrittenForOtherServersClosesNothing(t *testing.T) {
 	s.isStillHeld(s.successor())
 }
 
-func TestAFailedDialLeavesTheSessionsToTheNext(t *testing.T) {
+func TestScenario84_AFailedDialLeavesTheSessionsToTheNext(t *testing.T) {
 	s := newSessionFileTest(t)
 	s.kill(s.holder(childHolds))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -154,7 +154,7 @@ func TestAFailedDialLeavesTheSessionsToTheNext(t *testing.T) {
 }
 
 // A process that is stopped lives, and so does its lock. Who wants its file is told who has it.
-func TestAStoppedProcessKeepsItsSession(t *testing.T) {
+func TestScenario84_AStoppedProcessKeepsItsSession(t *testing.T) {
 	s := newSessionFileTest(t)
 	holder := s.holder(childHolds)
 	holder.Signal(t, syscall.SIGSTOP)
@@ -175,7 +175,7 @@ func TestAStoppedProcessKeepsItsSession(t *testing.T) {
 }
 
 // A child that was given the descriptor counts as the process.
-func TestAChildWithTheDescriptorKeepsTheSession(t *testing.T) {
+func TestScenario84_AChildWithTheDescriptorKeepsTheSession(t *testing.T) {
 	s := newSessionFileTest(t)
 	holder := s.holder(childPasses)
 	s.kill(holder)
@@ -190,7 +190,7 @@ func TestAChildWithTheDescriptorKeepsTheSession(t *testing.T) {
 }
 
 // A file that says anything else than what the process wrote to it closes nothing.
-func TestACopiedOrDamagedFileClosesNothing(t *testing.T) {
+func TestScenario84_ACopiedOrDamagedFileClosesNothing(t *testing.T) {
 	read := func(s *sessionFileTest) []byte {
 		b, err := os.ReadFile(s.file)
 		require.NoError(s, err)
