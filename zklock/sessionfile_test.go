@@ -264,6 +264,9 @@ func TestAFileThatIsNoSessionFileIsRefusedAndNotChanged(t *testing.T) {
 	got, err := os.ReadFile(s.file)
 	require.NoError(t, err)
 	require.Equal(t, precious, got)
+	info, err := os.Stat(s.file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o644), info.Mode())
 
 	for path, rule := range map[string]string{
 		t.TempDir():                           "directory",

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -46,34 +47,37 @@ var settings = []setting{{2 * time.Second, 10 * time.Second}, {2 * time.Second, 
 	{time.Second, 4 * time.Second}}
 
 // trouble is what happens to a leader, or to a server. After some, the leader is to stay. An outage
-// ends before strike returns, and the time counts from then on, until any candidate leads.
+// ends before strike returns, and the time counts from then on, until any candidate leads. A
+// leader that restarts has a session file, and the time counts from its start.
 type trouble struct {
-	name   string
-	strike func(r *rig, leader *candidate) error
-	stays  bool
-	outage bool
+	name     string
+	strike   func(r *rig, leader *candidate) error
+	stays    bool
+	outage   bool
+	restarts bool
 }
 
 var troubles = []trouble{
-	{"the leader gets SIGTERM, and resigns", func(_ *rig, l *candidate) error {
-		return l.signal(syscall.SIGTERM)
-	}, false, false},
-	{"it is killed (SIGKILL)", func(_ *rig, l *candidate) error {
-		return l.signal(syscall.SIGKILL)
-	}, false, false},
-	{"its network is cut", func(_ *rig, l *candidate) error { l.cut(); return nil }, false, false},
-	{"it is frozen (SIGSTOP)", func(_ *rig, l *candidate) error {
-		return l.signal(syscall.SIGSTOP)
-	}, false, false},
-	{"a server that follows is killed", func(r *rig, _ *candidate) error {
+	{name: "the leader gets SIGTERM, and resigns", strike: signals(syscall.SIGTERM)},
+	{name: "it is killed (SIGKILL)", strike: signals(syscall.SIGKILL)},
+	{name: "it is killed, and starts again 1 s later", strike: signals(syscall.SIGKILL),
+		restarts: true},
+	{name: "its network is cut", strike: func(_ *rig, l *candidate) error { l.cut(); return nil }},
+	{name: "it is frozen (SIGSTOP)", strike: signals(syscall.SIGSTOP)},
+	{name: "a server that follows is killed", strike: func(r *rig, _ *candidate) error {
 		return r.kill("follower")
-	}, true, false},
-	{"ZooKeeper's leader is killed", func(r *rig, _ *candidate) error {
+	}, stays: true},
+	{name: "ZooKeeper's leader is killed", strike: func(r *rig, _ *candidate) error {
 		return r.kill("leader")
-	}, true, false},
-	{"the ensemble was away for 8 s", func(r *rig, _ *candidate) error {
+	}, stays: true},
+	{name: "the ensemble was away for 8 s", strike: func(r *rig, _ *candidate) error {
 		return r.away(8 * time.Second)
-	}, false, true},
+	}, outage: true},
+}
+
+// signals returns a strike that sends the leader a signal.
+func signals(s syscall.Signal) func(*rig, *candidate) error {
+	return func(_ *rig, leader *candidate) error { return leader.cmd.Process.Signal(s) }
 }
 
 func run(ctx context.Context) error {
@@ -84,9 +88,14 @@ func run(ctx context.Context) error {
 		"for the program's own use: be a candidate at these servers")
 	path := flag.String("path", "", "of the candidate's election")
 	timeout := flag.Duration("timeout", 0, "the candidate's session timeout")
+	file := flag.String("file", "", "the candidate's session file, if it has one")
 	flag.Parse()
 	if *servers != "" {
-		return campaign(ctx, *servers, *path, *timeout)
+		opts := []zklock.Option{zklock.WithSessionTimeout(*timeout)}
+		if *file != "" {
+			opts = append(opts, zklock.WithSessionFile(*file))
+		}
+		return campaign(ctx, *servers, *path, opts...)
 	}
 	fmt.Println(
 		"| trouble | tick, session timeout | the next leads after: median | worst | of |\n|---|---|--:|--:|--:|")
@@ -102,8 +111,8 @@ func run(ctx context.Context) error {
 }
 
 // campaign is a candidate: it says so when it leads, and resigns at SIGTERM.
-func campaign(ctx context.Context, servers, path string, timeout time.Duration) error {
-	client, err := zklock.Dial(ctx, servers, zklock.WithSessionTimeout(timeout))
+func campaign(ctx context.Context, servers, path string, opts ...zklock.Option) error {
+	client, err := zklock.Dial(ctx, servers, opts...)
 	if err != nil {
 		return err
 	}
@@ -150,7 +159,8 @@ type candidate struct {
 	read    sync.WaitGroup
 }
 
-func (r *rig) start(path string, timeout time.Duration) (c *candidate, err error) {
+// start starts a candidate. file is its session file, or "".
+func (r *rig) start(path string, timeout time.Duration, file string) (c *candidate, err error) {
 	c = &candidate{leads: make(chan time.Time, 100), ends: make(chan time.Time, 100)}
 	var addrs []string
 	for _, n := range r.e.Nodes {
@@ -160,19 +170,24 @@ func (r *rig) start(path string, timeout time.Duration) (c *candidate, err error
 		}
 		c.proxies, addrs = append(c.proxies, p), append(addrs, p.Addr())
 	}
+	return c, c.run("-candidate", strings.Join(addrs, ","), "-path", path, "-timeout",
+		timeout.String(), "-file", file)
+}
+
+// run starts the candidate's process.
+func (c *candidate) run(args ...string) error {
 	self, err := os.Executable()
 	if err != nil {
-		return c, err
+		return err
 	}
-	c.cmd = exec.Command(self, "-candidate", strings.Join(addrs, ","), "-path", path, "-timeout",
-		timeout.String())
+	c.cmd = exec.Command(self, args...)
 	c.cmd.Stderr, c.cmd.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
-		return c, err
+		return err
 	}
 	if err := c.cmd.Start(); err != nil {
-		return c, err
+		return err
 	}
 	c.read.Go(func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -183,10 +198,19 @@ func (r *rig) start(path string, timeout time.Duration) (c *candidate, err error
 			}
 		}
 	})
-	return c, nil
+	return nil
 }
 
-func (c *candidate) signal(s syscall.Signal) error { return c.cmd.Process.Signal(s) }
+// restart starts the process again, which was killed.
+func (c *candidate) restart() error {
+	return c.run(c.cmd.Args[1:]...)
+}
+
+// awaitDeath waits until the process, which was killed, has ended.
+func (c *candidate) awaitDeath() {
+	c.read.Wait()
+	_ = c.cmd.Wait() // killed
+}
 
 func (c *candidate) cut() {
 	for _, p := range c.proxies {
@@ -198,8 +222,7 @@ func (c *candidate) cut() {
 func (c *candidate) stop() (err error) {
 	if c.cmd != nil && c.cmd.Process != nil {
 		_ = c.cmd.Process.Kill() // it may have ended
-		c.read.Wait()
-		_ = c.cmd.Wait() // killed
+		c.awaitDeath()
 	}
 	for _, p := range c.proxies {
 		err = errors.Join(err, p.Close())
@@ -305,9 +328,18 @@ func (r *rig) round(
 		}
 		err = errors.Join(err, r.e.Revive(time.Minute))
 	}()
+	files, err := os.MkdirTemp("", "failover")
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(files)) }()
 	patience := s.timeout + 4*s.tick + 10*time.Second
 	for i := range elections {
-		c, err := r.start(fmt.Sprint(path, i), s.timeout)
+		file := ""
+		if t.restarts {
+			file = filepath.Join(files, fmt.Sprint(i))
+		}
+		c, err := r.start(fmt.Sprint(path, i), s.timeout, file)
 		first = append(first, c)
 		if err == nil {
 			_, err = await(ctx, patience, c.leads)
@@ -317,7 +349,7 @@ func (r *rig) round(
 		}
 	}
 	for i := range elections {
-		c, err := r.start(fmt.Sprint(path, i), s.timeout)
+		c, err := r.start(fmt.Sprint(path, i), s.timeout, "")
 		second = append(second, c)
 		if err != nil {
 			return nil, 0, err
@@ -339,6 +371,11 @@ func (r *rig) round(
 	if t.outage {
 		began = time.Now()
 	}
+	if t.restarts {
+		if began, err = restart(ctx, first); err != nil {
+			return nil, 0, err
+		}
+	}
 	for i, next := range second {
 		leads := []<-chan time.Time{next.leads}
 		if t.outage {
@@ -357,6 +394,23 @@ func (r *rig) round(
 		}
 	}
 	return took, stayed, nil
+}
+
+// restart starts candidates again that were killed, a second later, and returns when it did.
+func restart(ctx context.Context, killed []*candidate) (began time.Time, err error) {
+	for _, c := range killed {
+		c.awaitDeath()
+	}
+	if err := sleep(ctx, time.Second); err != nil {
+		return began, err
+	}
+	began = time.Now()
+	for _, c := range killed {
+		if err := c.restart(); err != nil {
+			return began, err
+		}
+	}
+	return began, nil
 }
 
 // await returns what the first of one or two candidates says.

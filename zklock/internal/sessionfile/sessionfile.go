@@ -108,13 +108,13 @@ func begin(path string, f *os.File, mine record) (_ *File, left Left, err error)
 	if err := lock(path, f, id); err != nil {
 		return nil, left, err
 	}
-	if err := f.Chmod(0o600); err != nil { // who can read it can close the sessions
-		return nil, left, refused(path, err)
-	}
 	mine.Device, mine.Inode = id.device, id.inode
 	sf := &File{path: path, f: f, id: id, now: mine}
 	left, err = sf.read()
 	if err != nil {
+		return nil, left, refused(path, err)
+	}
+	if err := f.Chmod(0o600); err != nil { // who can read it can close the sessions
 		return nil, left, refused(path, err)
 	}
 	sf.left = left.Keys
