@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -39,6 +40,7 @@ const (
 	childLooks  = "looks"
 	childWrites = "writes" // under the lock, one Multi after the other
 	childPasses = "passes" // passes its session file's descriptor to a child of its own
+	childTurns  = "turns"  // takes turns for ever, and locks Data, a file, in each
 	childLoops  = "loops"  // loops over items, inside Do, until the context has ended
 )
 
@@ -114,6 +116,8 @@ func childPlay(role string, say func(childWord) error) (w childWord, err error) 
 		return childLoop(ctx, c, o, say)
 	case childLeads:
 		return childLead(ctx, c, o, say)
+	case childTurns:
+		return childTakeTurns(ctx, c, o, say)
 	}
 	_, h, err := c.Mutex(o.Path).Lock(ctx)
 	if err != nil {
@@ -157,6 +161,30 @@ func childLead(
 	}
 	<-h.Context().Done()
 	return w, c.Close()
+}
+
+// childTakeTurns takes the lock again and again, and reports each turn. In a turn it locks a file,
+// which the system unlocks when a process has ended: so no other process that lives has a turn.
+func childTakeTurns(
+	ctx context.Context, c *zklock.Client, o childOrders, say func(childWord) error,
+) (w childWord, err error) {
+	witness, err := os.Open(o.Data)
+	if err != nil {
+		return w, err
+	}
+	turn := func(context.Context) error {
+		if err := lockFile(witness); err != nil {
+			return fmt.Errorf("two processes have a turn: %w", err)
+		}
+		time.Sleep(rand.N(10 * time.Millisecond))
+		return unlockFile(witness)
+	}
+	for err == nil {
+		if err = say(childWord{}); err == nil {
+			err = c.Mutex(o.Path).Do(ctx, turn)
+		}
+	}
+	return w, err
 }
 
 // childLook reads the clock until the process has been stopped, then checks its context, and then

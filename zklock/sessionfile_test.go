@@ -5,12 +5,16 @@ package zklock_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -151,6 +155,69 @@ func TestScenario84_AFailedDialLeavesTheSessionsToTheNext(t *testing.T) {
 		zklock.WithoutLog())
 	require.ErrorIs(t, err, context.Canceled)
 	s.takeSoon(s.successor())
+}
+
+// Scenario 84: processes with session files take turns, and each is killed at a random moment, just
+// after the one that takes its place was started. Never do two have a turn, and the locks of the
+// killed ones cost hardly any time.
+func TestScenario84_ProcessesThatAreKilledAtRandomTakeTurns(t *testing.T) {
+	const places, lives = 3, 15
+	s := newSessionFileTest(t)
+	witness := s.file + ".witness"
+	require.NoError(t, os.WriteFile(witness, nil, 0o600))
+	var turns atomic.Int64
+	var all sync.WaitGroup
+
+	// live starts a process, and returns a while later, before the process is killed.
+	live := func(file string) error {
+		child, err := crashStart(t, childTurns, childOrders{Connect: s.site.Connect(), Path: s.path,
+			Data: witness, Timeout: s.site.LongTimeout(), Tick: s.site.Tick, SessionFile: file})
+		if err != nil {
+			return err
+		}
+		all.Go(func() {
+			for {
+				_, err := child.Listen()
+				if errors.Is(err, io.ErrUnexpectedEOF) {
+					return // it was killed
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				turns.Add(1)
+			}
+		})
+		locktest.Pass(rand.N(200 * time.Millisecond))
+		all.Go(func() {
+			locktest.Pass(rand.N(300 * time.Millisecond)) // the next one wants its file
+			_ = child.cmd.Process.Kill() // it has not been waited for
+		})
+		return nil
+	}
+	fileOf := func(place int) string { return fmt.Sprint(s.file, place) }
+	began := time.Now()
+	for place := range places {
+		all.Go(func() {
+			for range lives {
+				if err := live(fileOf(place)); err != nil {
+					t.Errorf("place %d: %v", place, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(began)
+	t.Logf("%d turns in %v, with %d kills", turns.Load(), took, places*lives)
+	require.Less(t, took, places*lives*s.site.LongTimeout()/4)
+
+	var last *zklock.Client
+	for place := range places {
+		c, err := s.dial(fileOf(place), s.site.LongTimeout())
+		require.NoError(t, err)
+		last = c
+	}
+	s.takeSoon(last)
 }
 
 // A process that is stopped lives, and so does its lock. Who wants its file is told who has it.
