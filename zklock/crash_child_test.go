@@ -40,7 +40,7 @@ const (
 	childLooks  = "looks"
 	childWrites = "writes" // under the lock, one Multi after the other
 	childPasses = "passes" // passes its session file's descriptor to a child of its own
-	childTurns  = "turns"  // takes turns for ever, and locks Data, a file, in each
+	childTurns  = "turns"  // takes one turn after the other, and locks the file Data in each
 	childLoops  = "loops"  // loops over items, inside Do, until the context has ended
 )
 
