@@ -191,7 +191,7 @@ func TestScenario84_ProcessesThatAreKilledAtRandomTakeTurns(t *testing.T) {
 		locktest.Pass(rand.N(200 * time.Millisecond))
 		all.Go(func() {
 			locktest.Pass(rand.N(300 * time.Millisecond)) // the next one wants its file
-			_ = child.cmd.Process.Kill() // it has not been waited for
+			_ = child.cmd.Process.Kill()                  // it has not been waited for
 		})
 		return nil
 	}
