@@ -199,18 +199,25 @@ func (a *acquisition) endLost(cause error) {
 	}
 }
 
-// expire ends an acquisition whose WithMaxHold is over, and then leaves the ticket, also after a
-// loss.
+// expire runs when WithMaxHold's time is over. It ends the acquisition, unless something has ended
+// it already, and leaves the ticket.
+//
+// It does neither if the last hold was unlocked: then release does both. And the session may have
+// ended although Guard has not reported it yet. Then its end is the cause, as the contexts say.
 func (a *acquisition) expire() {
-	first := a.end(lost, ErrMaxHold)
-	if errors.Is(a.ended(), ErrUnlocked) {
-		return // the release, which came first, leaves the ticket
+	cause := cmp.Or(a.ticket.Session().Alive(), error(ErrMaxHold))
+	a.mu.Lock()
+	if a.phase == unlocked || errors.Is(a.cause, ErrUnlocked) {
+		a.mu.Unlock()
+		return
 	}
+	hasEndedIt := a.endLocked(lost, cause)
+	a.mu.Unlock()
 	a.ticket.Session().Go(func(ctx context.Context) {
-		_ = a.leave(ctx) // the deletion goes on
+		_ = a.leave(ctx) // if it fails, the deletion goes on in the background
 	})
-	if first {
-		a.tellLost(ErrMaxHold) // last: the hook may take its time
+	if hasEndedIt {
+		a.tellLost(cause) // last, since the hook may take its time
 	}
 }
 
@@ -219,6 +226,10 @@ func (a *acquisition) expire() {
 func (a *acquisition) end(as phase, cause error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.endLocked(as, cause)
+}
+
+func (a *acquisition) endLocked(as phase, cause error) bool {
 	if a.cause != nil {
 		return false
 	}
