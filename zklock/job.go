@@ -168,7 +168,7 @@ func (c *jobCall) begins(work context.Context) bool {
 		run, err = c.write(work, time.Now(), true)
 	}
 	c.run, c.isDone = run, isDone
-	c.refused = c.h.ownEnd(c.ctx, err)
+	c.refused = c.h.withCause(c.ctx, err)
 	return !isDone && err == nil
 }
 
@@ -188,7 +188,7 @@ func (c *jobCall) call(work context.Context, fn func(context.Context) error) err
 	}
 	c.run, err = c.write(c.h.Context(), began, false)
 	if err != nil {
-		return c.j.fail(c.op, fmt.Errorf("%w: %w", ErrNotRecorded, c.h.ownEnd(c.ctx, err)))
+		return c.j.fail(c.op, fmt.Errorf("%w: %w", ErrNotRecorded, c.h.withCause(c.ctx, err)))
 	}
 	c.isDone = true
 	return nil
