@@ -207,12 +207,12 @@ func (d *decision) add(names []string) {
 type relation int
 
 const (
-	harmless  relation = iota // of a kind that is never in our way, as one reader is to another
+	harmless  relation = iota // gone since the list, or of a kind that is never in our way
 	ourselves                 // our own contender
 	foreign                   // of a kind that must not share the directory with ours
 	unordered                 // before or behind us: that needs a czxid which is not known
 	beforeUs                  // in our way or, of a sized kind, before us
-	behindUs                  // behind us, or gone after the list
+	behindUs
 )
 
 // relationOf returns what the contender c is to us.
@@ -228,13 +228,12 @@ func (d *decision) relationOf(c *contender) relation {
 	case !d.entered:
 		return beforeUs
 	}
-	if d.order.late || c.Number == d.us.Number { // only the czxids tell
-		if !c.known || !d.us.known {
-			return unordered
-		}
-		if c.gone() {
-			return behindUs
-		}
+	if c.gone() {
+		return harmless
+	}
+	czxidsDecide := d.order.late || c.Number == d.us.Number
+	if czxidsDecide && (!c.known || !d.us.known) {
+		return unordered
 	}
 	if d.order.compare(c, &d.us) < 0 {
 		return beforeUs
@@ -265,11 +264,10 @@ func (d *decision) addBehind(c *contender) {
 	}
 }
 
-// precedesNewcomers reports whether c exists and is before every contender that enters now, as we
-// do when we step aside. One with a made-up number above the counter is not: it would stay behind
-// us forever.
+// precedesNewcomers reports whether c is before every contender that enters now, as we do when we
+// step aside. One with a made-up number above the counter is not: it would stay behind us forever.
 func (d *decision) precedesNewcomers(c *contender) bool {
-	return !c.gone() && (d.order.late || c.Number < d.counter)
+	return d.order.late || c.Number < d.counter
 }
 
 // verdict returns the verdict when all names have been added.
