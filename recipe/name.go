@@ -24,7 +24,7 @@ type Name struct {
 	Number  int32 // the server's, unless the name is made up: see order.go
 	Permits int   // of a semaphore's contender
 	Rank    int   // of an election's candidate: see rank.go
-	Since   int   // of a candidate that has stepped aside: its first Arrival; otherwise 0
+	Since   int   // of a candidate that has stepped aside: its first Arrival, no time; otherwise 0
 }
 
 // Label returns what this library's name for n has between the id and the number. n.Kind must not

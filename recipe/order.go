@@ -109,8 +109,8 @@ type Verdict struct {
 	Permits int
 
 	// Ahead is how many contenders are in our way. Of a sized kind it is our place among those that
-	// wait: 0 if we hold, 1 if we are the first of them, and so on. It is told to callers, and it
-	// decides as well: a waiter with one contender in its way may need no list at its turn.
+	// wait: 0 if we hold, 1 if we are the first of them, and so on. It is told to callers. And it
+	// decides: a waiter with one contender in its way may need no list at its turn.
 	Ahead int
 	// First is the first in line of the contenders in our way, or our own name if there is none.
 	First string
@@ -129,7 +129,8 @@ const maxOtherKinds = 16 // in a Verdict
 //
 // size is a semaphore's size. czxids has the known czxids by name: none in the first call, then
 // those of Verdict.Unknown. The czxid zero says that the znode was gone after the list. Such a
-// contender is in nobody's way.
+// contender is in nobody's way. Own's must not be zero: without its znode there is nothing to
+// decide.
 func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
 	us, ok := Parse(own)
 	if !ok {
@@ -148,14 +149,14 @@ func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
 		return Verdict{OtherKinds: d.v.OtherKinds}
 	}
 	if len(d.v.Unknown) > 0 && !d.us.known {
-		d.v.Unknown = append(d.v.Unknown, own)
+		d.v.Unknown = append(d.v.Unknown, own) // the other czxids are to be compared with it
 	}
 	return d.verdict(size)
 }
 
-// Foresee returns what Decide would return for a contender of kind k that entered behind names.
-// Present is false, since the contender has no znode yet. First may be wrong near the counter's
-// end.
+// Foresee returns what Decide would return for a contender of kind k that entered behind names. k
+// must not be None. Present is false, since the contender has no znode yet. First may be wrong near
+// the counter's end.
 func Foresee(names []string, k Kind, permits, size int) Verdict {
 	d := decision{us: contender{Name: Name{Kind: k, Permits: permits}}}
 	d.add(names)
@@ -169,10 +170,11 @@ type decision struct {
 	us      contender // the contender that the decision is for
 	entered bool      // false in Foresee: every contender that is listed is before us
 
-	v           Verdict     // so far
+	v           Verdict     // so far; verdict completes it
 	before      tally       // of those that are in our way or, of a sized kind, before us
-	line        []contender // the same ones, in no order, of a sized kind only
-	first, last contender   // the first and the last of them, if Ahead is not zero
+	numBefore   int         // how many they are
+	first, last contender   // the first and the last of them, if there are any
+	line        []contender // all of them, in no order, of a sized kind only
 }
 
 // add adds the contenders among names to the decision.
@@ -205,12 +207,12 @@ func (d *decision) add(names []string) {
 type relation int
 
 const (
-	harmless  relation = iota // of a kind that is never in our way, as one reader is to another
+	harmless  relation = iota // gone since the list, or of a kind that is never in our way
 	ourselves                 // our own contender
 	foreign                   // of a kind that must not share the directory with ours
 	unordered                 // before or behind us: that needs a czxid which is not known
 	beforeUs                  // in our way or, of a sized kind, before us
-	behindUs                  // behind us, or gone after the list
+	behindUs
 )
 
 // relationOf returns what the contender c is to us.
@@ -226,13 +228,12 @@ func (d *decision) relationOf(c *contender) relation {
 	case !d.entered:
 		return beforeUs
 	}
-	if d.order.late || c.Number == d.us.Number { // only the czxids tell
-		if !c.known || !d.us.known {
-			return unordered
-		}
-		if c.gone() {
-			return behindUs
-		}
+	if c.gone() {
+		return harmless
+	}
+	czxidsDecide := d.order.late || c.Number == d.us.Number
+	if czxidsDecide && (!c.known || !d.us.known) {
+		return unordered
 	}
 	if d.order.compare(c, &d.us) < 0 {
 		return beforeUs
@@ -242,13 +243,13 @@ func (d *decision) relationOf(c *contender) relation {
 
 // addBefore adds a contender that is before us.
 func (d *decision) addBefore(c *contender) {
-	if d.v.Ahead == 0 || d.order.compare(c, &d.first) < 0 {
+	if d.numBefore == 0 || d.order.compare(c, &d.first) < 0 {
 		d.first = *c
 	}
-	if d.v.Ahead == 0 || d.order.compare(&d.last, c) < 0 {
+	if d.numBefore == 0 || d.order.compare(&d.last, c) < 0 {
 		d.last = *c
 	}
-	d.v.Ahead++
+	d.numBefore++
 	d.before.add(c.Name)
 	if d.us.Kind.Sized() {
 		d.line = append(d.line, *c)
@@ -263,26 +264,25 @@ func (d *decision) addBehind(c *contender) {
 	}
 }
 
-// precedesNewcomers reports whether c exists and is before every contender that enters now, as we
-// do when we step aside. A contender with a made-up number above the counter would stay behind us
-// forever.
+// precedesNewcomers reports whether c is before every contender that enters now, as we do when we
+// step aside. One with a made-up number above the counter is not: it would stay behind us forever.
 func (d *decision) precedesNewcomers(c *contender) bool {
-	return !c.gone() && (d.order.late || c.Number < d.counter)
+	return d.order.late || c.Number < d.counter
 }
 
 // verdict returns the verdict when all names have been added.
 func (d *decision) verdict(size int) Verdict {
 	v := d.v
-	if v.Ahead > 0 {
+	if d.numBefore > 0 {
 		v.First, v.Watch = d.first.name, d.last.name
 	}
 	v.Holds = d.before.lets(d.us.Name, size) && len(v.Unknown) == 0
 	v.Permits = d.before.permits
-	if d.us.Kind.Sized() {
-		v.Ahead = 0
-		if !v.Holds {
-			v.Ahead = 1 + waitersIn(d.order.sorted(d.line), size)
-		}
+	switch {
+	case !d.us.Kind.Sized():
+		v.Ahead = d.numBefore
+	case !v.Holds:
+		v.Ahead = 1 + waitersIn(d.order.sorted(d.line), size)
 	}
 	return v
 }

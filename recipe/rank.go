@@ -38,16 +38,19 @@ import (
 // shows it to be the first has both. It also shows all that came before the deletion of the
 // candidate's last predecessor, and a leader that signs has a znode.
 //
-// A term leaves no sign if it fails within a session timeout: by a crash, or since the function
-// of Election.Run, or the command of zklock elect, has returned an error. A release that fails a
-// second after it has come to lead, again and again, must not keep a healthy candidate waiting
-// either.
+// A term leaves no sign if it fails within a session timeout: by a crash, or because the function
+// of Election.Run, or the command of zklock elect, has returned an error. So a release that fails
+// a second after it has come to lead, again and again, does not keep a healthy candidate waiting.
 //
-// These leave no sign either: a short term in a directory with data of another program, or whose
-// leader has no connection when it resigns; a leader that may not write the directory's data; and
-// contenders that are no candidates, such as another library's. Another program that writes the
-// directory's data looks like a leader that signs. In all these cases nobody leads who is not the
-// first in line.
+// These leave no sign either:
+//
+//   - a short term in a directory with another program's data, or whose leader has no connection
+//     when it resigns;
+//   - a leader that may not write the directory's data;
+//   - contenders that are not candidates, such as those of other libraries.
+//
+// Another program that writes the directory's data looks like a leader that signs. All this
+// affects only who leads next: still only the first in line leads.
 //
 // # Why somebody leads
 //
@@ -71,19 +74,18 @@ const MaxRank = math.MaxInt32
 
 const rankLabel = "rank-"
 
-// rankOf reads rank and arrival from the end of text, which stands before a name's label: the text
-// ends with "-rank-7-" or "-rank-7-9-". It returns zeros if it does not.
+// rankOf reads rank and first arrival from the end of text, which stands before a name's label. It
+// returns zeros unless the text ends with "-rank-7-", say, or with "-rank-7-9-".
 func rankOf(text string) (rank, since int) {
-	// From the end, since most names have no rank.
+	// Most names have no rank. So this looks at the end first: text[i:] will be "-7-" or "-7-9-".
 	i := len(text)
 	for i > 0 && (text[i-1] == '-' || '0' <= text[i-1] && text[i-1] <= '9') {
 		i--
 	}
-	numbers := text[i:] // "-7-" or "-7-9-"
-	if !strings.HasSuffix(text[:i], "-rank") || len(numbers) < len("-7-") || numbers[0] != '-' {
+	if i == len(text) || !strings.HasSuffix(text[:i+1], "-"+rankLabel) {
 		return 0, 0
 	}
-	numbers, ok := strings.CutSuffix(numbers[1:], "-")
+	numbers, ok := strings.CutSuffix(text[i+1:], "-")
 	if !ok {
 		return 0, 0
 	}
@@ -113,7 +115,7 @@ func (n Name) goesBefore(own Name) bool {
 	if n.Rank != own.Rank {
 		return n.Rank > own.Rank
 	}
-	// One that has not stepped aside arrived later, as its place in line says.
+	// Its place is behind own's. So if it has not stepped aside, it arrived later.
 	return n.Since > 0 && n.Since < own.Arrival()
 }
 
@@ -130,9 +132,13 @@ func (n Name) Arrival() int {
 	return int(n.Number) + 1
 }
 
-// MayStepAside reports whether a candidate that has become the first in line may step aside in this
-// vacancy, or has done so already. entered is the czxid of its znode. led is the Mzxid of the
-// directory, the zxid of the latest sign that somebody has led.
-func (n Name) MayStepAside(entered, led int64) bool {
-	return n.Since == 0 || led > entered
+// MayStepAside reports whether n, a candidate that has become the first in line, may step aside. It
+// returns false if n has stepped aside before in this vacancy: then n has to lead.
+//
+// ownCzxid is the czxid of its znode, which it made when it last stepped aside. dirMzxid is the
+// directory's Mzxid, which is the zxid of the latest sign of a term.
+func (n Name) MayStepAside(ownCzxid, dirMzxid int64) bool {
+	hasSteppedAside := n.Since > 0
+	hasBeenLedSince := dirMzxid > ownCzxid
+	return !hasSteppedAside || hasBeenLedSince
 }

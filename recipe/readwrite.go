@@ -20,24 +20,31 @@ var writer = kind{
 	overtaken: true,
 }
 
-// Inside returns two things about a line in order of arrival: the index of its first writer, or -1,
-// and the indexes of the readers that may be inside that writer's lock. Such a reader holds too if
-// it is of the writer's session. It has the writer's number, and every reader before it in line is
-// inside too.
+// Inside returns the index of the first writer of line, or -1 if there is none, and the indexes of
+// the readers that may be inside that writer's lock. line is in order of arrival.
+//
+// A program may take the read lock while it holds the write lock. Curator then gives its reader the
+// writer's number, and the reader holds too, although the writer is before it. So readers are those
+// that have the writer's number. Each of them is inside if the writer's session owns it, which the
+// caller has to find out; otherwise another client has made up its name.
+//
+// A reader with another number that is before the writer keeps it from holding, so nobody is inside
+// then. And those inside are next to the writer: a reader behind one with another number is not
+// inside.
 func Inside(line []string) (first int, readers []int) {
 	first = -1
 	var writer Name
-	allInside := true // every reader so far
+	outsideBefore := false // a reader that is not inside came before
 	for i, name := range line {
 		n, _ := Parse(name)
 		switch {
 		case n.Kind == Write && first < 0:
 			first, writer = i, n
 		case n.Kind != Read:
-		case first >= 0 && n.Number == writer.Number && allInside:
+		case first >= 0 && n.Number == writer.Number && !outsideBefore:
 			readers = append(readers, i)
 		default:
-			allInside = false
+			outsideBefore = true
 		}
 	}
 	return first, readers

@@ -2,6 +2,7 @@ package recipe_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -23,6 +24,17 @@ func TestPermitsOfOneWhoIsNotInLine(t *testing.T) {
 	others := recipe.Listing{Names: []string{semName(1, 4, 2), semName(1, 6, 3)}}
 	require.Equal(t, recipe.Verdict{}, recipe.Decide(recipe.Listing{}, own, 3, nil))
 	require.Equal(t, recipe.Verdict{}, recipe.Decide(others, own, 3, nil))
+}
+
+// A contender behind ours that has gone since the list need not be told that we hold.
+func TestAContenderThatHasGoneDoesNotFollow(t *testing.T) {
+	own, other := semName(1, math.MaxInt32, 1), semName(1, math.MaxInt32, 2)
+	list := recipe.Listing{Names: []string{own, other}}
+	for czxid, follows := range map[int64]bool{8: true, 0: false} {
+		v := recipe.Decide(list, own, 1, map[string]int64{own: 7, other: czxid})
+		want := recipe.Verdict{Present: true, Holds: true, First: own, Followed: follows}
+		require.Equal(t, want, v, "czxid %d", czxid)
+	}
 }
 
 // Where an int has 32 bits, a sum that overflowed would let two hold all permits.

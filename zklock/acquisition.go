@@ -28,10 +28,14 @@ import (
 type acquisition struct {
 	c      *Client
 	ticket ticket
+	paths  []string      // that it covers: the lock's, or all of a MultiLock's
 	info   LockInfo      // of the call that acquired it
 	since  time.Time     // when it was acquired
-	limit  time.Duration // of WithMaxHold; 0: none
-	work   *work         // what it counts to until its last hold is unlocked
+	limit  time.Duration // WithMaxHold's; 0 without it
+
+	// sessionWork is the session's count of running work. The acquisition is one of it until its
+	// last hold is unlocked.
+	sessionWork *work
 
 	mu      sync.Mutex // guards what follows; taken before the ticket's, and inUse.mu
 	phase   phase
@@ -45,6 +49,8 @@ type acquisition struct {
 //	held → unlocked → released → left
 //	held, unlocked  → lost     → left
 //
+// WithMaxHold's time does not end an unlocked acquisition, which its release is about to end.
+//
 // The session may have ended, and all contexts with it, before a phase tells of it: see ended.
 type phase uint8
 
@@ -56,44 +62,65 @@ const (
 	left           // it has ended, and the ticket was left
 )
 
-// newHold makes the acquisition of a ticket that holds, and its first hold. Both are one
-// allocation: with local handoff a hold may last for a microsecond.
-func (c *Client) newHold(t ticket, w *waiting, o lockOptions, work *work) *Hold {
+// newHold makes the acquisition of a ticket that holds, for the call w, and its first hold. work
+// has counted the acquisition. Acquisition and hold are one allocation: with local handoff a hold
+// may last for a microsecond.
+func (l *lock) newHold(t ticket, w *waiting, work *work) *Hold {
 	both := &struct {
 		a   acquisition
 		h   Hold
 		one [1]*Hold
-	}{a: acquisition{c: c, ticket: t, info: w.info, since: time.Now(), limit: o.maxHold}}
+	}{a: acquisition{
+		c:           l.c,
+		ticket:      t,
+		paths:       l.dirs,
+		info:        w.info,
+		since:       time.Now(),
+		limit:       l.o.maxHold,
+		sessionWork: work,
+	}}
 	a, h := &both.a, &both.h
-	a.work = work
 	a.holds = append(both.one[:0], h)
 	h.bind(a, w.caller)
-	c.use.update(func() {
-		delete(c.use.waits, w)
-		c.use.holds[a] = struct{}{}
+	l.c.use.update(func() {
+		delete(l.c.use.waits, w)
+		l.c.use.holds[a] = struct{}{}
 	})
 	h.tellAcquired(a.info, w.since, 0)
-	a.mu.Lock() // a timer may fire before its field is set
 	if a.limit > 0 {
-		// a hook may have taken time
-		a.maxHold = time.AfterFunc(time.Until(a.since.Add(a.limit)), a.expire)
+		a.startMaxHold()
 	}
-	a.mu.Unlock()
 	t.Guard(a.endLost)
 	return h
 }
 
-// mayJoin returns nil if a Lock of l, whose caller has a hold of the acquisition, may have another.
-// The acquisition covers l's path dir. Errors are those of lock.reenter.
+// startMaxHold starts the timer of WithMaxHold, whose time began when the lock was acquired: a hook
+// may have taken some of it.
+func (a *acquisition) startMaxHold() {
+	a.mu.Lock() // expire must not run before the field is set
+	defer a.mu.Unlock()
+	a.maxHold = time.AfterFunc(time.Until(a.since.Add(a.limit)), a.expire)
+}
+
+// mayJoin returns nil if a call for l, of the given kind, may have a further hold of the
+// acquisition. The call's caller has a hold of it, and it covers l's path dir. Errors are those of
+// lock.reenter.
+//
+// Mutexes, MultiLocks, elections and jobs are one kind of contender, so they exclude each other on
+// one path. A reentrant Mutex may join a hold of any of them.
 func (a *acquisition) mayJoin(l *lock, dir string, kind LockKind) error {
-	mine, wanted := contenderKind(a.info.Kind), contenderKind(kind)
+	joined, joining := contenderKind(a.info.Kind), contenderKind(kind)
 	switch {
-	case !mine.Shares(wanted): // a separate lock on the same path could never be acquired
+	case !joined.Shares(joining):
+		// A read/write lock on the path of a mutex that the caller holds, or the reverse: the
+		// directory is in use by another kind of lock.
 		return fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, dir, a.info.Kind)
-	case kind == KindMulti && !samePaths(a.paths(), l.dirs):
+	case kind == KindMulti && !samePaths(a.paths, l.dirs):
+		// A MultiLock of which the caller holds some paths, or of which he holds others too.
 		return fmt.Errorf("%w: %s", ErrDeadlock, dir)
-	case mine != wanted:
-		return fmt.Errorf("%w, as a %s", ErrDeadlock, mine)
+	case joined != joining:
+		// The read lock under the write lock, or the reverse.
+		return fmt.Errorf("%w, as a %s", ErrDeadlock, joined)
 	case !l.o.reentrant:
 		return ErrDeadlock
 	}
@@ -116,28 +143,17 @@ func (a *acquisition) join(caller context.Context) (h *Hold, joined bool) {
 	return h, true
 }
 
-// paths returns those that the acquisition covers.
-func (a *acquisition) paths() []string {
-	if a.info.Kind == KindMulti {
-		return a.info.Paths
-	}
-	return []string{a.info.Path}
-}
-
+// covers reports whether the acquisition covers the client and path of k.
 func (a *acquisition) covers(k lockKey) bool {
-	return k.c == a.c && a.has(k.path)
+	return k.c == a.c && slices.Contains(a.paths, k.path)
 }
 
-func (a *acquisition) has(path string) bool {
-	return slices.Contains(a.info.Paths, path) || a.info.Paths == nil && a.info.Path == path
-}
-
-// drop ends the context of a hold that was released, and removes it. last is true if no hold is
-// left.
+// drop ends the context of a hold that was released, and removes the hold. last is true if no hold
+// is left.
 func (a *acquisition) drop(h *Hold) (last bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	h.cancel(ErrUnlocked) // under the same mu as the removal: a loss in between would not reach h
+	h.cancel(ErrUnlocked)
 	a.holds = slices.DeleteFunc(a.holds, func(other *Hold) bool { return other == h })
 	if len(a.holds) > 0 {
 		return false
@@ -148,23 +164,23 @@ func (a *acquisition) drop(h *Hold) (last bool) {
 	return true
 }
 
-// release ends an acquisition whose last hold was unlocked. If it was lost before, the znodes that
-// are left are deleted.
+// release ends an acquisition whose last hold was unlocked, and leaves the ticket. If the
+// acquisition was lost before, release returns the cause.
 func (a *acquisition) release(ctx context.Context) error {
-	a.work.end()
+	a.sessionWork.end()
 	if cause := a.ended(); cause != nil {
 		a.endLost(cause) // Guard may not have reported it yet
 	}
 	if !a.end(released, ErrUnlocked) {
-		_ = a.leave(ctx) // the deletion goes on
+		_ = a.leave(ctx) // if it fails, the deletion goes on in the background
 		return a.ended()
 	}
-	defer a.c.ends.Done()
+	defer a.c.ends.Done() // lock.take has reserved it
 	err := a.leave(ctx)
 	switch {
 	case errors.Is(err, queue.ErrGone):
 		err = ErrNodeDeleted
-	case errors.Is(err, queue.ErrTaken):
+	case errors.Is(err, queue.ErrTaken): // one of a MultiLock's znodes; others may still exist
 		err = fmt.Errorf("%w, and the other places are being given up: %w",
 			ErrNodeDeleted, hide(err, zk.ErrNoAuth))
 	}
@@ -184,33 +200,43 @@ func (a *acquisition) tellReleased(err error) {
 	a.c.tell(level, event, a.c.opts.hooks.Released, a.after(err))
 }
 
-// endLost ends an acquisition that was lost for cause. After a stop of the process, the znode's
-// deletion may be noticed before the clock is read. If the lease has expired by then, the session's
-// end deleted the znode: the cause is ErrLeaseExpired.
+// endLost ends an acquisition that was lost for cause, and reports the loss. It does nothing if the
+// acquisition has ended.
+//
+// The ticket may report that the znode is gone although the session's end has deleted it: a process
+// that was suspended may learn of the deletion before it reads the clock. So endLost asks for the
+// lease first. If that has expired, it is the cause.
 func (a *acquisition) endLost(cause error) {
 	switch {
 	case errors.Is(cause, queue.ErrGone):
 		cause = cmp.Or(a.ticket.Session().Alive(), error(ErrNodeDeleted))
-	case errors.Is(cause, queue.ErrUnexplained):
+	case errors.Is(cause, queue.ErrUnexplained): // no server has said who deleted the znode
 		cause = cmp.Or(a.ticket.Session().Alive(), error(ErrNodeGone))
 	}
 	if a.end(lost, cause) {
-		a.tellLost(cause)
+		a.finishLost(cause)
 	}
 }
 
-// expire ends an acquisition whose WithMaxHold is over, and then leaves the ticket, also after a
-// loss.
+// expire runs when WithMaxHold's time is over. It ends the acquisition, unless something has ended
+// it already, and leaves the ticket.
+//
+// It does neither if the last hold was unlocked: then release does both. And the session may have
+// ended although Guard has not reported it yet. Then its end is the cause, as the contexts say.
 func (a *acquisition) expire() {
-	first := a.end(lost, ErrMaxHold)
-	if errors.Is(a.ended(), ErrUnlocked) {
-		return // the release, which came first, leaves the ticket
+	cause := cmp.Or(a.ticket.Session().Alive(), error(ErrMaxHold))
+	a.mu.Lock()
+	if a.phase == unlocked || errors.Is(a.cause, ErrUnlocked) {
+		a.mu.Unlock()
+		return
 	}
+	hasEndedIt := a.endLocked(lost, cause)
+	a.mu.Unlock()
 	a.ticket.Session().Go(func(ctx context.Context) {
-		_ = a.leave(ctx) // the deletion goes on
+		_ = a.leave(ctx) // if it fails, the deletion goes on in the background
 	})
-	if first {
-		a.tellLost(ErrMaxHold) // last: the hook may take its time
+	if hasEndedIt {
+		a.finishLost(cause) // last, since the hook may take its time
 	}
 }
 
@@ -219,6 +245,10 @@ func (a *acquisition) expire() {
 func (a *acquisition) end(as phase, cause error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.endLocked(as, cause)
+}
+
+func (a *acquisition) endLocked(as phase, cause error) bool {
 	if a.cause != nil {
 		return false
 	}
@@ -236,10 +266,11 @@ func (a *acquisition) end(as phase, cause error) bool {
 	return true
 }
 
-// tellLost reports the loss, after end.
-func (a *acquisition) tellLost(cause error) {
-	defer a.c.ends.Done()
-	a.ticket.Lose(cause) // no other call of this process gets it
+// finishLost does what is left to do when end has ended the acquisition as lost. It has the ticket
+// lose its turn, so that no other call of this process gets it, and reports the loss.
+func (a *acquisition) finishLost(cause error) {
+	defer a.c.ends.Done() // lock.take has reserved it
+	a.ticket.Lose(cause)
 	event := "lock lost: its context has ended"
 	if a.info.Kind == KindElection {
 		event = "leadership lost: its context has ended"
@@ -267,28 +298,25 @@ func (a *acquisition) leave(ctx context.Context) error {
 		return nil
 	}
 	if wasLost {
-		// Otherwise Leave would hand the turn on, with WithLocalHandoff. tellLost calls Lose too,
+		// Otherwise Leave would hand the turn on, with WithLocalHandoff. finishLost calls Lose too,
 		// but perhaps it has not yet.
 		a.ticket.Lose(cause)
 	}
 	return a.ticket.Leave(ctx)
 }
 
-// mayHaveZnodesLocked reports whether an acquisition that has ended may have znodes that are to be
-// deleted. It has none if
-//   - it was left;
-//   - its only znode was deleted;
-//   - it was lost with its session, which takes them along.
+// mayHaveZnodesLocked reports whether an acquisition that has ended may have znodes that leave has
+// to delete.
 func (a *acquisition) mayHaveZnodesLocked() bool {
 	switch {
-	case a.phase == left:
+	case a.phase == left: // leave has been called
 		return false
-	case errors.Is(a.cause, ErrNodeDeleted) && len(a.ticket.Nodes()) == 1:
+	case errors.Is(a.cause, ErrNodeDeleted) && len(a.ticket.Nodes()) == 1: // its only one
 		return false
 	case a.phase == released:
 		return true
 	}
-	return a.ticket.Session().Err() == nil
+	return a.ticket.Session().Err() == nil // otherwise the ensemble deletes them with the session
 }
 
 // ended returns why the lock is not held any more, or nil while it is. It knows of the session's

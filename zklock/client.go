@@ -179,16 +179,17 @@ func (c *Client) String() string {
 // spawn runs fn in a goroutine that Close joins; fn must end soon after the Client was closed. If
 // Close came first, spawn returns false.
 func (c *Client) spawn(fn func()) bool {
-	if !c.countEnd() {
+	if !c.reserveEnd() {
 		return false
 	}
-	defer c.ends.Done() // Go counts fn itself
+	defer c.ends.Done() // only after Go, which counts fn itself
 	c.ends.Go(fn)
 	return true
 }
 
-// countEnd has Close wait for one more call of ends.Done. It returns false if Close came first.
-func (c *Client) countEnd() bool {
+// reserveEnd makes Close wait until the caller has called ends.Done, which it owes from then on. If
+// Close came first, reserveEnd returns false, and nothing is owed.
+func (c *Client) reserveEnd() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx.Err() != nil {

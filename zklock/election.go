@@ -112,9 +112,9 @@ func (e *Election) Run(
 		asked := time.Now()
 		_, term, err := e.Campaign(ctx, value)
 		if err == nil {
-			again, err := e.leadOnce(ctx, term, lead)
+			again, leadErr := e.leadOnce(ctx, term, lead)
 			if !again {
-				return err
+				return leadErr
 			}
 			continue
 		}
@@ -122,8 +122,8 @@ func (e *Election) Run(
 		// mistake, so the caller should hear of it. One that has come later will go again.
 		cameLater := !isFirst || time.Since(asked) > queue.WatchAfter
 		willPass := errors.Is(err, queue.ErrNeighbour) && cameLater
-		if err := e.campaignFailed(ctx, err, willPass); err != nil {
-			return err
+		if end := e.campaignFailed(ctx, err, willPass); end != nil {
+			return end
 		}
 	}
 }
@@ -144,26 +144,27 @@ func (e *Election) campaignFailed(ctx context.Context, err error, willPass bool)
 	return nil
 }
 
-// leadOnce calls lead for one term, and resigns. It returns true if Run has to campaign again,
-// since the term was lost, and otherwise the error with which Run ends.
+// leadOnce calls lead for one term, and releases the term. again is true if the term was lost, so
+// that Run has to campaign again. Otherwise err is the error with which Run ends.
 func (e *Election) leadOnce(
 	ctx context.Context, term *Hold, lead func(context.Context, *Hold) error,
 ) (again bool, err error) {
-	var leadErr error
-	var endedBy error // the cause of the term's end, if it ended before lead returned
+	var leadErr error // lead's
+	var endedBy error // why the term had ended when lead returned; nil if it had not
 	began := time.Now()
-	err = term.do(ctx, func(work context.Context) error {
+	doErr := term.do(ctx, func(work context.Context) error {
 		leadErr = callLead(ctx, work, term, lead)
 		endedBy = term.Err()
 		return leadErr
 	})
 	switch {
 	case endedBy == nil:
-		return false, err
-	case errors.Is(endedBy, ErrUnlocked): // lead has resigned by itself
+		return false, doErr
+	case errors.Is(endedBy, ErrUnlocked):
+		// lead itself gave up the term, by Unlock. doErr calls that a loss.
 		return false, leadErr
 	case ctx.Err() != nil, errors.Is(endedBy, ErrClosed):
-		return false, e.fail("run", e.c.ended(ctx, err))
+		return false, e.fail("run", e.c.ended(ctx, doErr))
 	}
 	if leadErr != nil && !isOnlyEnd(leadErr) {
 		e.c.tell(slog.LevelWarn, "lead failed after its term was lost; the campaign begins again",
@@ -175,20 +176,20 @@ func (e *Election) leadOnce(
 	return true, nil
 }
 
-// callLead calls lead, and returns its error. The term has failed if lead panics, or returns an
-// error although nobody has told it to leave.
+// callLead calls lead, and returns its error. The term has failed if lead panics, or if it returns
+// an error that has nothing to do with the end of its context.
 func callLead(
 	ctx, work context.Context, term *Hold, lead func(context.Context, *Hold) error,
 ) error {
-	hasFailed := true
+	hasFailed := true // until lead has returned
 	defer func() {
 		if hasFailed {
 			term.termFailed()
 		}
 	}()
 	err := lead(work, term)
-	wasTold := ctx.Err() != nil || isOnlyEnd(err)
-	hasFailed = err != nil && !wasTold
+	wasStopped := ctx.Err() != nil || isOnlyEnd(err)
+	hasFailed = err != nil && !wasStopped
 	return err
 }
 
@@ -211,7 +212,7 @@ func isOnlyEnd(err error) bool {
 }
 
 // hopeless reports whether every further campaign, or read of an observer, would fail with err as
-// well. What else a server answers, or garbles, may be better the next time, or on another server.
+// well. After any other error the next attempt may succeed, perhaps on another server.
 func hopeless(err error) bool {
 	return failure.IsOne(err, ErrClosed, ErrPath, ErrInvalid, ErrConflict, ErrDeadlock, ErrBusy,
 		ErrTooLarge, ErrAuth,
@@ -318,7 +319,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			yield(Leader{}, e.fail("observe", e.err))
 			return
 		}
-		o := observer{e: e, yield: yield, mzxid: -1}
+		o := observer{e: e, yield: yield}
 		for !o.stopped {
 			s, err := e.c.await(ctx)
 			if err == nil {
@@ -343,8 +344,8 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// first returns the name of the first candidate in line, or "" if there is none. It leads, is about
-// to, is about to step aside, or its session is over.
+// first returns the name of the first candidate in line, or "" if there is none. That candidate
+// leads, or is about to lead or to step aside, or its session is over.
 func (e *Election) first(ctx context.Context, s *session.Session) (string, error) {
 	names, _, err := s.List(ctx, e.path)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {

@@ -38,7 +38,7 @@ func (l *lock) heldElsewhere(ctx context.Context) (all []elsewhere) {
 // pathsOf returns which of l's paths h has, if both are of one ensemble.
 func (l *lock) pathsOf(h *Hold) (all []elsewhere) {
 	nodes := h.Nodes()
-	for i, path := range h.a.paths() {
+	for i, path := range h.a.paths {
 		for _, dir := range l.dirs {
 			if l.c.chroot+dir == h.a.c.chroot+path {
 				all = append(all, elsewhere{dir, h, dir + nodes[i][len(path):]})

@@ -27,55 +27,63 @@ type Token int64
 type Hold struct {
 	a      *acquisition
 	caller context.Context // that Lock was called with
-	ctx    leaseContext    // of the hold alone; made once by bind, as what follows
-	cancel context.CancelCauseFunc
-	work   *leaseContext // ends with the caller's context too
-	forget func()        // ends what ties work to the caller's context
+
+	// Made once, by bind:
+	ctx     leaseContext // ends with the hold alone
+	cancel  context.CancelCauseFunc
+	workCtx *leaseContext // ends with the hold, and with caller too
+	forget  func()        // releases what ties workCtx to caller
 
 	released atomic.Bool // by Unlock
 }
 
-// bind makes h a hold of a. Its context is a child of the session's; its work's context ends with
-// it and with caller, the context that Lock was called with.
+// bind makes h a hold of a. Its context is a child of the session's. Its work's context ends with
+// that, and with caller, the context that Lock was called with.
 func (h *Hold) bind(a *acquisition, caller context.Context) {
 	s := a.ticket.Session()
 	h.a, h.caller, h.ctx.s = a, caller, s
 	h.ctx.Context, h.cancel = context.WithCancelCause(holdContext{s.Context(), caller, h})
-	h.work, h.forget = &h.ctx, func() {}
-	if caller.Done() == nil {
+	if caller.Done() == nil { // it never ends
+		h.workCtx, h.forget = &h.ctx, func() {}
 		return
 	}
+	h.tieWork()
+}
+
+// tieWork makes the work's context: a child of the hold's that ends with the caller's too.
+func (h *Hold) tieWork() {
 	var base context.Context = &h.ctx
-	release := context.CancelFunc(h.forget)
-	d, timed := caller.Deadline()
-	if timed {
-		base, release = context.WithDeadline(base, d)
+	stopTimer := context.CancelFunc(func() {})
+	deadline, hasDeadline := h.caller.Deadline()
+	if hasDeadline {
+		base, stopTimer = context.WithDeadline(base, deadline)
 	}
 	work, cancel := context.WithCancelCause(base)
-	h.work = &leaseContext{work, s}
-	stop := context.AfterFunc(caller, func() {
-		if timed && errors.Is(caller.Err(), context.DeadlineExceeded) {
+	h.workCtx = &leaseContext{work, h.ctx.s}
+	untie := context.AfterFunc(h.caller, func() {
+		if hasDeadline && errors.Is(h.caller.Err(), context.DeadlineExceeded) {
 			select {
-			case <-work.Done(): // by the same deadline, and says so
-			case <-time.After(10 * time.Millisecond): // caller's is by another clock
+			case <-work.Done(): // its own timer has fired: it says DeadlineExceeded, not Canceled
+			case <-time.After(10 * time.Millisecond): // the caller's deadline is by another clock
 			}
 		}
-		cancel(context.Cause(caller))
+		cancel(context.Cause(h.caller))
 	})
 	h.forget = func() {
-		stop()
-		release()
+		untie()
+		stopTimer()
 	}
 }
 
-// tellAcquired reports the hold of the call i, asked for at began. If a hook panics, the caller
-// does not get the hold, which is released.
+// tellAcquired reports the hold, which the call i got that had begun to wait at began. joined is
+// the call whose acquisition the hold joins, or 0. If a hook panics, the caller does not get the
+// hold, which is released.
 func (h *Hold) tellAcquired(i LockInfo, began time.Time, joined uint64) {
 	i.Token, i.Node, i.Joined, i.Waited = h.Token(), h.Node(), joined, time.Since(began)
-	told := false
+	hasReturned := false
 	defer func() {
-		if !told {
-			_ = h.Unlock() // the panic goes on
+		if !hasReturned {
+			_ = h.Unlock() // the panic says more than its error
 		}
 	}()
 	level, event := slog.LevelDebug, "lock acquired"
@@ -86,33 +94,41 @@ func (h *Hold) tellAcquired(i LockInfo, began time.Time, joined uint64) {
 		level, event = slog.LevelInfo, "leadership won"
 	}
 	h.a.c.tell(level, event, h.a.c.opts.hooks.Acquired, i)
-	told = true
+	hasReturned = true
 }
 
+// do calls fn with the work's context, and releases the hold. The error is that of Mutex.Do.
 func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
 	defer func() {
-		if _, timed := ctx.Deadline(); timed &&
-			errors.Is(h.work.Context.Err(), context.DeadlineExceeded) {
-			// work's own timer may run before that of ctx: a caller who sees that end and then
-			// checks ctx must find it ended too.
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Second): // ctx does not keep its own deadline
-			}
-		}
-		// a refused release is logged: the work was done while the lock was held
-		cause, _ := h.unlock()
+		h.awaitDeadlineOf(ctx)
+		// That the release is refused is logged, and no error: fn ran while the lock was held.
+		lost, _ := h.unlock()
 		err = hide(err, ErrNotRun)
-		if cause != nil {
-			loss := &Error{"do", h.a.info.Path, fmt.Errorf("lost before its release: %w", cause)}
-			if err == nil {
-				err = loss
-			} else {
-				err = fmt.Errorf("%w; %w", err, loss)
-			}
+		if lost == nil {
+			return
+		}
+		loss := &Error{"do", h.a.info.Path, fmt.Errorf("lost before its release: %w", lost)}
+		if err == nil {
+			err = loss
+		} else {
+			err = fmt.Errorf("%w; %w", err, loss)
 		}
 	}()
-	return fn(h.work)
+	return fn(h.workCtx)
+}
+
+// awaitDeadlineOf waits until ctx has ended if the work's context has reached its deadline, which
+// is that of ctx. They have two timers, and the work's may fire first. A caller who sees that end,
+// and then checks ctx, must find it ended too.
+func (h *Hold) awaitDeadlineOf(ctx context.Context) {
+	_, hasDeadline := ctx.Deadline()
+	if !hasDeadline || !errors.Is(h.workCtx.Context.Err(), context.DeadlineExceeded) {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second): // ctx does not keep its own deadline
+	}
 }
 
 // Context returns a context that ends with the hold alone, for work that goes on when the context
@@ -204,16 +220,17 @@ func (h *Hold) Unlock() error {
 	return h.fail("unlock", cmp.Or(lost, refused))
 }
 
-// unlock releases the hold. It returns why the lock had been lost, or that this hold had been
-// released before; and that the ensemble refuses the release, if it does.
+// unlock releases the hold. lost says why the lock had been lost, or that this hold had been
+// released before. refused says that the ensemble refuses the release.
 func (h *Hold) unlock() (lost, refused error) {
 	if !h.released.CompareAndSwap(false, true) {
 		return ErrUnlocked, nil
 	}
 	if explained := h.a.ticket.Deleted(); explained != nil {
-		select { // soon: then Err says why the lock is lost
+		// The znode was deleted. It will soon be known by whom, and Err says why the lock is lost.
+		select {
 		case <-explained:
-		case <-h.ctx.Context.Done(): // this may be the hook that is told of the loss
+		case <-h.ctx.Context.Done(): // this call may come from the hook that reports the loss
 		}
 	}
 	lost = h.Err()
@@ -223,10 +240,10 @@ func (h *Hold) unlock() (lost, refused error) {
 		return lost, nil
 	}
 	s := h.ctx.s
-	ctx, done := context.WithTimeout(context.Background(), min(s.Timeout()/10, time.Second))
-	defer done()
+	ctx, cancel := context.WithTimeout(context.Background(), min(s.Timeout()/10, time.Second))
+	defer cancel()
 	if s.State() != session.Connected {
-		done() // the deletion goes on in the background
+		cancel() // the deletion goes on in the background
 	}
 	err := h.a.release(ctx)
 	switch {
@@ -241,10 +258,10 @@ func (h *Hold) unlock() (lost, refused error) {
 
 func (h *Hold) fail(op string, err error) error { return failed(op, h.a.info.Path, err) }
 
-// ownEnd returns err, the error of I/O under the hold's context. If the hold has ended and caller
-// has not, it adds why the hold ended, and hides the context's error: nobody has cancelled the
-// caller's context.
-func (h *Hold) ownEnd(caller context.Context, err error) error {
+// withCause adds to err, the error of I/O under the hold's context, why the hold has ended. The
+// result does not match a context's error: nobody has cancelled the caller's context. If that has
+// ended too, or the hold has not, withCause returns err.
+func (h *Hold) withCause(caller context.Context, err error) error {
 	cause := h.Err()
 	if err == nil || cause == nil || caller.Err() != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -300,6 +301,77 @@ func TestAfterTheLeaseTheCauseIsTheLease(t *testing.T) {
 			return errors.Is(h.Err(), zklock.ErrLeaseExpired)
 		})
 	})
+}
+
+// As above, when WithMaxHold's time is over and Guard has not reported the lease's end: the hook is
+// told the same cause as the holder.
+func TestWhenTheLeaseAndTheMaximumAreOverTheCauseIsTheLease(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		told := make(chan error, 1)
+		c := s.Client(zklock.WithHooks(zklock.Hooks{
+			Lost: func(i zklock.LockInfo) { told <- i.Err },
+		}))
+		h := s.Lock(c.Mutex("/l", zklock.WithMaxHold(time.Hour)))
+		askedAt(s, c, h, func() bool {
+			zklock.Expire(h)
+			return errors.Is(h.Err(), zklock.ErrLeaseExpired)
+		})
+		require.Equal(s, h.Err(), <-told)
+	})
+}
+
+// slowToForget is a context that takes its time to forget a child, as Unlock asks it to.
+type slowToForget struct {
+	context.Context
+	slow *atomic.Bool // from then on
+}
+
+func (slowToForget) Value(any) any { return nil } // so package context asks AfterFunc
+
+func (c slowToForget) AfterFunc(f func()) func() bool {
+	stop := context.AfterFunc(c.Context, f)
+	return func() bool {
+		if c.slow.Load() {
+			time.Sleep(2 * time.Second)
+		}
+		return stop()
+	}
+}
+
+// WithMaxHold's time may be over while Unlock is under way. The hold was released by then: no hook
+// is told of a loss that Unlock does not return.
+func TestAHoldWhoseMaximumIsOverDuringUnlockIsReleased(t *testing.T) {
+	for name, opts := range map[string][]zklock.LockOption{
+		"alone":     {zklock.WithMaxHold(time.Second)},
+		"handed on": {zklock.WithMaxHold(time.Second), zklock.WithLocalHandoff()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				var events []string
+				note := func(name string) func(zklock.LockInfo) {
+					return func(i zklock.LockInfo) {
+						events = append(events, fmt.Sprintf("%s: %v", name, i.Err))
+					}
+				}
+				c := s.Client(zklock.WithHooks(zklock.Hooks{
+					Released: note("released"), Lost: note("lost"),
+				}))
+				base, cancel := context.WithCancel(s.Context())
+				defer cancel()
+				ctx := slowToForget{base, &atomic.Bool{}}
+				_, h, err := c.Mutex("/l", opts...).Lock(ctx)
+				require.NoError(s, err)
+				ctx.slow.Store(true)
+
+				require.NoError(s, h.Unlock())
+
+				synctest.Wait()
+				require.ErrorIs(s, h.Err(), zklock.ErrUnlocked)
+				require.Equal(s, []string{"released: <nil>"}, events)
+				s.Empty(time.Second, "/l")
+			})
+		})
+	}
 }
 
 // So a call of a database, say, that gets the context knows how long it may take.

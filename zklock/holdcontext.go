@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/zklock/locker/internal/session"
@@ -61,7 +62,7 @@ func (c holdContext) Value(key any) any {
 	case holdKey:
 		return c.h
 	case holdOf:
-		if c.h.a.has(string(k)) {
+		if slices.Contains(c.h.a.paths, string(k)) {
 			return c.h
 		}
 	case lockKey:

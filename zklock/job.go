@@ -78,7 +78,7 @@ func (j *Job) Once(
 	if err := cmp.Or(j.err, checkKey(key)); err != nil {
 		return JobRun{}, notRunError{j.fail("once", err)}
 	}
-	if run, done := j.look(ctx, key); done {
+	if run, done := j.alreadyDone(ctx, key); done {
 		return run, nil
 	}
 	return j.do(ctx, "once", key, 0, fn)
@@ -103,9 +103,9 @@ func (j *Job) Every(
 	return j.do(ctx, "every", "", d, fn)
 }
 
-// look reads in one round trip whether the record has the key: then the call need not queue. If the
-// server does not answer, the call queues.
-func (j *Job) look(ctx context.Context, key string) (run JobRun, done bool) {
+// alreadyDone returns the run of key if the record has it, so that the call need not queue. It
+// takes one round trip. If the server does not answer in time, done is false, and the call queues.
+func (j *Job) alreadyDone(ctx context.Context, key string) (run JobRun, done bool) {
 	s := j.c.present.Load().session
 	if s.State() != session.Connected {
 		return JobRun{}, false
@@ -123,8 +123,8 @@ func (j *Job) look(ctx context.Context, key string) (run JobRun, done bool) {
 	return r.JobRun, err == nil && r.Key == key && !r.underWay
 }
 
-// do runs the job under the lock, unless the record has the key, or, with d, a run that serves this
-// call.
+// do calls fn under the lock, unless the record has a run that serves this call: one of key, for
+// Once, or, for Every, one that began less than d before the call queued.
 func (j *Job) do(
 	ctx context.Context, op, key string, d time.Duration, fn func(ctx context.Context) error,
 ) (JobRun, error) {
@@ -134,7 +134,7 @@ func (j *Job) do(
 	}
 	c := &jobCall{recording: j.recording(h, key), ctx: ctx, op: op, period: d}
 	err = h.do(ctx, func(work context.Context) error {
-		if !c.begins(work) {
+		if !c.mustRun(work) {
 			return nil
 		}
 		return c.call(work, fn)
@@ -160,15 +160,16 @@ type jobCall struct {
 	isDone  bool  // run is recorded: if the lock is lost from then on, the call has not failed
 }
 
-// begins decides whether the function is to be called: the record may have the run already, or the
-// call may be refused. With AtMostOnce the run is recorded first.
-func (c *jobCall) begins(work context.Context) bool {
-	run, isDone, err := c.begin(work, c.period)
+// mustRun reports whether the function is to be called. If it is not, the record has the run
+// already (isDone), or the run can't be recorded (refused). With AtMostOnce, mustRun records the
+// run.
+func (c *jobCall) mustRun(work context.Context) bool {
+	run, isDone, err := c.prepare(work, c.period)
 	if err == nil && !isDone && c.j.atMostOnce {
 		run, err = c.write(work, time.Now(), true)
 	}
 	c.run, c.isDone = run, isDone
-	c.refused = c.h.ownEnd(c.ctx, err)
+	c.refused = c.h.withCause(c.ctx, err)
 	return !isDone && err == nil
 }
 
@@ -176,7 +177,7 @@ func (c *jobCall) begins(work context.Context) bool {
 // is held, even if the call's context has ended.
 func (c *jobCall) call(work context.Context, fn func(context.Context) error) error {
 	began := time.Now()
-	err := hide(fn(work), ErrNotRecorded, ErrNotRun) // of another Job
+	err := hide(fn(work), ErrNotRecorded, ErrNotRun) // another Job's, which fn may have called
 	if c.j.atMostOnce {
 		if ended, ok := c.end(c.h.Context(), began); ok {
 			c.run, c.isDone = ended, err == nil
@@ -188,7 +189,7 @@ func (c *jobCall) call(work context.Context, fn func(context.Context) error) err
 	}
 	c.run, err = c.write(c.h.Context(), began, false)
 	if err != nil {
-		return c.j.fail(c.op, fmt.Errorf("%w: %w", ErrNotRecorded, c.h.ownEnd(c.ctx, err)))
+		return c.j.fail(c.op, fmt.Errorf("%w: %w", ErrNotRecorded, c.h.withCause(c.ctx, err)))
 	}
 	c.isDone = true
 	return nil
@@ -247,8 +248,8 @@ func (j *Job) forget(ctx context.Context, key string) (found bool, err error) {
 	return found, err
 }
 
-// forgetOnce is forget, but for changes that others make meanwhile: it returns zk.ErrBadVersion or
-// zk.ErrNoNode then.
+// forgetOnce tries once to forget the run. If others change the record meanwhile, it returns
+// zk.ErrBadVersion or zk.ErrNoNode.
 func (j *Job) forgetOnce(
 	ctx context.Context, s *session.Session, key string,
 ) (found bool, err error) {

@@ -184,6 +184,9 @@ func TestAnotherClientsDataInPlaceOfARecordAreRefused(t *testing.T) {
 					}
 					require.ErrorIs(s, err, zklock.ErrConflict, "%s: %s", call, data)
 					require.ErrorContains(s, err, node)
+					if call == "runs" && len(data) > 4<<10 {
+						require.ErrorContains(s, err, "it has 5120 bytes")
+					}
 				}
 				now, _ := s.Server.Node(node)
 				require.Equal(s, data, string(now.Data))

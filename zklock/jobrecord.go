@@ -22,10 +22,12 @@ import (
 //	PATH.done/5f      data: recordFormat; a bucket for the keys whose SHA-256 begins with 5f
 //	PATH.done/5f/KEY  the run of KEY, as KeyPath writes it
 //
-// It is no child of the lock's directory: there it would be in the lists of other libraries'
-// contenders, and keep the directory from being empty, as WithContainer and the renewal of its
-// counter need it. Buckets keep each list short; a znode whose data are not recordFormat is
-// somebody else's, and nothing is written below it.
+// It does not stand below the lock's directory. There it would be in the lists of other libraries'
+// contenders. And the directory would never be empty: WithContainer and the renewal of its counter
+// rely on that.
+//
+// Buckets keep each list short. A znode whose data are not recordFormat belongs to another program,
+// and nothing is written below it.
 const (
 	recordFormat = "zklock-job-1"
 
@@ -79,20 +81,20 @@ func (j *Job) open(ctx context.Context, s *session.Session, dir string) error {
 		hasChanged := failure.IsOne(err, zk.ErrBadVersion, zk.ErrNoNode, zk.ErrNodeExists)
 		lostReply := errors.Is(err, session.ErrNoReply) && ctx.Err() == nil && s.Err() == nil
 		if err != nil && !hasChanged && !lostReply {
-			return hide(err, ErrUnknownOutcome) // that of no run is unknown
+			return hide(err, ErrUnknownOutcome) // a run's outcome is not: none was written
 		}
 	}
 }
 
 // openOnce reports whether dir is ours already. If it is not, openOnce makes it so.
 func (j *Job) openOnce(ctx context.Context, s *session.Session, dir string) (mine bool, err error) {
-	owner, stat, err := ownerOf(ctx, s, dir)
+	mine, stat, err := checkRecord(ctx, s, dir)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return false, j.create(ctx, s, dir)
 	case err != nil:
 		return false, err
-	case owner == ourRecord:
+	case mine:
 		return true, nil
 	}
 	_, err = s.Set(ctx, dir, []byte(recordFormat), stat.Version)
@@ -111,37 +113,31 @@ func (j *Job) create(ctx context.Context, s *session.Session, dir string) error 
 	return err
 }
 
-// recordOwner is whose the znode of a record or a bucket is.
-type recordOwner uint8
-
-const (
-	// it is empty, as an operator makes it to give it its own access list
-	noRecord  recordOwner = iota
-	ourRecord             // it has our data
-)
-
-// ownerOf returns whose dir is, the record or a bucket. It returns ErrConflict if dir is another
-// program's, or the directory of a lock.
-func ownerOf(ctx context.Context, s *session.Session, dir string) (recordOwner, zk.Stat, error) {
+// checkRecord reads the data of dir, the record or a bucket. mine is true if it has ours. It has
+// none if an operator has made it, to give it its own access list: then it may become ours.
+// checkRecord returns ErrConflict if dir belongs to another program or is the directory of a lock.
+func checkRecord(
+	ctx context.Context, s *session.Session, dir string,
+) (mine bool, stat zk.Stat, err error) {
 	data, stat, err := s.Get(ctx, dir)
 	if err != nil {
-		return noRecord, stat, err
+		return false, stat, err
 	}
 	if string(data) == recordFormat {
-		return ourRecord, stat, nil
+		return true, stat, nil
 	}
 	if len(data) > 0 {
-		return noRecord, stat,
+		return false, stat,
 			fmt.Errorf("%w: %s is not a job's record, and is left as it is: \"%s\"",
 				ErrConflict, dir, text.Foreign(string(data)))
 	}
 	hadChildren := stat.Cversion != 0
 	if hadChildren || stat.EphemeralOwner != 0 {
-		return noRecord, stat,
+		return false, stat,
 			fmt.Errorf("%w: %s, where a job's record would be, is the directory of a lock",
 				ErrConflict, dir)
 	}
-	return noRecord, stat, nil
+	return false, stat, nil
 }
 
 // page is what one directory of a record has: a bucket, or the record itself with Every's run.
@@ -181,7 +177,7 @@ func (j *Job) pageNames(ctx context.Context, s *session.Session) ([]string, erro
 	if err := s.Settle(ctx, j.record); err != nil {
 		return nil, err
 	}
-	if _, _, err := ownerOf(ctx, s, j.record); err != nil {
+	if _, _, err := checkRecord(ctx, s, j.record); err != nil {
 		return nil, err
 	}
 	names, _, err := s.List(ctx, j.record)
@@ -229,18 +225,22 @@ func isBucketName(name string) bool {
 func readRuns(
 	ctx context.Context, s *session.Session, dir string, names []string,
 ) ([]recorded, error) {
-	fits := func(stat zk.Stat) bool { return stat.DataLength <= maxRun }
-	nodes, err := s.ReadBelow(ctx, dir, names, fits)
+	mayBeRun := func(stat zk.Stat) bool { return stat.DataLength <= maxRun }
+	nodes, err := s.ReadBelow(ctx, dir, names, mayBeRun)
 	if err != nil {
 		return nil, err
 	}
 	var runs []recorded
 	for i, n := range nodes {
-		if errors.Is(n.Err, zk.ErrNoNode) {
+		switch {
+		case errors.Is(n.Err, zk.ErrNoNode):
 			continue
-		}
-		if n.Err != nil {
+		case n.Err != nil:
 			return nil, n.Err
+		case !mayBeRun(n.Stat): // its data were not read
+			return nil,
+				fmt.Errorf("%w: %s is not a run of a job, and is left as it is: it has %d bytes",
+					ErrConflict, dir+"/"+text.Foreign(names[i]), n.Stat.DataLength)
 		}
 		r, err := parseRunOf(dir, names[i], n.Data, n.Stat)
 		if err != nil {
@@ -276,7 +276,8 @@ func remove(
 	return err
 }
 
-// needChroot is for what was not found: below a misspelt chroot there is nothing.
+// needChroot returns an error if the connect string's chroot does not exist. Call it when a znode
+// was not found: below a misspelt chroot there is none.
 func needChroot(ctx context.Context, s *session.Session) error {
 	_, err := s.Exists(ctx, "/")
 	if errors.Is(err, zk.ErrNoNode) {

@@ -74,7 +74,8 @@ func (r runJSON) encode() []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// parseRun reads a run; what is not one, to the letter, is ErrConflict.
+// parseRun reads the run in the znode node. It returns ErrConflict if data are not exactly as a Job
+// writes them.
 func parseRun(node string, data []byte, stat zk.Stat) (recorded, error) {
 	var r runJSON
 	err := json.Unmarshal(data, &r)

@@ -33,7 +33,7 @@ func (l lock) localEntrance() (entrance, error) {
 			fmt.Errorf("%w: WithLocalHandoff is for a mutex; this is a %s", ErrInvalid, l.kind.noun)
 	}
 	rest := fmt.Appendf(nil, "%t %#v\n%s", l.o.container, l.o.acl, l.place.Data)
-	shared := &handoff.Lock{
+	shared := &handoff.Config{
 		Key:         handoff.Key{Path: l.path, Rest: sha256.Sum256(rest)},
 		Self:        contender.Describe(l.place.Data),
 		Context:     l.c.ctx,

@@ -104,20 +104,23 @@ func (l *lock) acquire(
 		return ctx, nil, l.fail(op, l.err)
 	}
 	if ctx.Err() != nil {
-		return ctx, nil, l.fail(op, l.c.ended(ctx, aboutToQueue(ctx)))
+		return ctx, nil, l.fail(op, l.c.ended(ctx, errAboutToQueue(ctx)))
 	}
 	w := l.newWaiting(ctx, info)
 	h, err := l.wait(ctx, op, w)
 	if w.aborted != nil {
+		// During the wait, a hook or the log's handler panicked or called runtime.Goexit. This call
+		// ends in the same way. Its caller gets no hold, so the lock is released here. The panic
+		// says more than an error of that release.
 		if h != nil {
-			_ = h.Unlock() // how the user's function has ended matters more
+			_ = h.Unlock()
 		}
 		w.aborted.resume()
 	}
 	if err != nil {
 		return ctx, nil, err
 	}
-	return h.work, h, nil
+	return h.workCtx, h, nil
 }
 
 // wait returns a hold for the call w, whose caller has ctx. Meanwhile Status shows the call.
@@ -131,9 +134,9 @@ func (l *lock) wait(ctx context.Context, op string, w *waiting) (*Hold, error) {
 	if err == nil {
 		return h, nil
 	}
-	err = w.explain(ctx, err)
-	err = l.explain(ctx, w, err)
-	err = hide(err, ErrUnknownOutcome) // whatever znode was made is being removed
+	err = w.withRetries(ctx, err)
+	err = l.classify(ctx, w, err)
+	err = hide(err, ErrUnknownOutcome) // a znode that may have been created is being deleted
 	err = l.fail(op, err)
 	w.tellFailed(err)
 	return nil, err
@@ -210,10 +213,11 @@ var (
 	errTried  = errors.New("a try's own")
 )
 
-// aboutToQueue is what a call was doing whose context had ended before it began.
-func aboutToQueue(ctx context.Context) error {
-	if h, ok := ctx.Value(holdKey{}).(*Hold); ok && h.Err() != nil &&
-		errors.Is(context.Cause(ctx), h.Err()) {
+// errAboutToQueue returns the error of a call whose context had ended before the call began.
+func errAboutToQueue(ctx context.Context) error {
+	h, ok := ctx.Value(holdKey{}).(*Hold)
+	endedWithHold := ok && h.Err() != nil && errors.Is(context.Cause(ctx), h.Err())
+	if endedWithHold {
 		return fmt.Errorf(
 			"about to queue with the context of an earlier hold, %v; use the context that its Lock was called with", h)
 	}
@@ -255,17 +259,18 @@ func (l *lock) take(ctx context.Context, w *waiting) (*Hold, error) {
 			return nil, err
 		}
 		work := l.c.beginWork(t.Session())
-		if work == nil { // the session was lost and replaced since: take another place
+		if work == nil {
+			// The session was lost and replaced since the ticket began to hold: queue again.
 			t.Lose(t.Session().Err())
 			l.c.giveUp(ctx, t)
 			continue
 		}
-		if !l.c.countEnd() {
+		if !l.c.reserveEnd() { // acquisition.release or finishLost calls ends.Done
 			work.end()
 			l.c.giveUp(ctx, t)
 			return nil, closedError{}
 		}
-		return l.c.newHold(t, w, l.o, work), nil
+		return l.newHold(t, w, work), nil
 	}
 }
 
@@ -277,82 +282,73 @@ func (l *lock) queueUp(ctx context.Context, w *waiting) (ticket, error) {
 	return l.obtain(ctx, w.info, w)
 }
 
-// obtain returns a ticket that holds. If its session ends, it queues again in the next one.
+// obtain returns a ticket that holds. If the session ends or the znode is deleted, it queues again,
+// in the next session if need be.
 func (l *lock) obtain(
 	ctx context.Context, call LockInfo, caller queue.Caller,
-) (t *queue.Ticket, err error) {
-	// the place of a candidate that steps aside, until it has entered again
-	var aside queue.LineError
-	var before *queue.Ticket // the ticket of that place
-	defer func() {
-		l.giveUpBefore(ctx, before)
-		if err != nil && aside.Ahead > 0 && errors.Is(err, ctx.Err()) &&
-			!errors.As(err, new(queue.LineError)) {
-			err = fmt.Errorf("%w, %w", err, aside)
-		}
-	}()
+) (*queue.Ticket, error) {
 	queues := l.queues(ctx, call)
 	for i := range queues {
 		queues[i].Caller = caller
 	}
 	for {
-		var s *session.Session
-		if s, err = l.c.await(ctx); err != nil {
+		s, err := l.c.await(ctx)
+		if err != nil {
 			return nil, err
 		}
+		var t *queue.Ticket
 		if call.Try {
 			t, err = queue.Try(ctx, s, queues...)
 		} else {
-			t, err = l.enterAndWait(ctx, s, before, queues)
-			before = nil
+			t, err = l.enterAndWait(ctx, s, queues)
 		}
 		switch {
 		case err == nil:
 			return t, nil
-		case errors.Is(err, queue.ErrOutranked):
-			errors.As(err, &aside)
-			before = t
-			continue // at the end of the line
 		case errors.Is(err, ErrSessionFull):
 			return nil, fmt.Errorf("%w: open another Client for more locks", err)
 		case !failure.IsOne(err, ctx.Err(), ErrLost, ErrClosed, queue.ErrGone):
-			// an answer, whatever has ended since
-			return nil, err
+			return nil, err // the ensemble's answer, even if ctx or the session has ended since
 		case ctx.Err() != nil, l.c.ctx.Err() != nil, errors.Is(err, ErrAuth):
-			// the next session would not do
-			return nil, l.c.ended(ctx, err)
+			return nil, l.c.ended(ctx, err) // another attempt would fail too
 		}
-		aside = queue.LineError{}
-		caller.Retried(err) // our session is over, or our znode is gone: take another place
+		caller.Retried(err)
 	}
 }
 
-// enterAndWait enters the queues, or steps aside with before, and waits. If the new ticket is
-// outranked, enterAndWait returns it with the error. After any other error there is none.
+// enterAndWait enters the queues and waits until its ticket holds. A candidate that is outranked
+// steps aside and waits again.
 func (l *lock) enterAndWait(
-	ctx context.Context, s *session.Session, before *queue.Ticket, queues []queue.Queue,
-) (t *queue.Ticket, err error) {
-	if before == nil {
-		t, err = queue.Enter(ctx, s, queues...)
-	} else {
-		t, err = queue.StepAside(ctx, before)
-	}
+	ctx context.Context, s *session.Session, queues []queue.Queue,
+) (*queue.Ticket, error) {
+	t, err := queue.Enter(ctx, s, queues...)
 	if err != nil {
 		return nil, err
 	}
 	err = t.Wait(ctx)
-	if err != nil && !errors.Is(err, queue.ErrOutranked) {
+	for errors.Is(err, queue.ErrOutranked) {
+		var outranking queue.LineError
+		errors.As(err, &outranking)
+		t, err = queue.StepAside(ctx, t)
+		if err != nil {
+			return nil, withLine(ctx, err, outranking)
+		}
+		err = withLine(ctx, t.Wait(ctx), outranking)
+	}
+	if err != nil {
 		l.c.giveUp(ctx, t)
 		return nil, err
 	}
-	return t, err
+	return t, nil
 }
 
-// giveUpBefore gives up the old ticket of a candidate that steps aside, if there is one.
-func (l *lock) giveUpBefore(ctx context.Context, before *queue.Ticket) {
-	if before != nil {
-		l.c.giveUp(ctx, before)
+// withLine adds line, for which a candidate has stepped aside, to err. It does so if ctx has ended
+// before the candidate knew its new place in line, so that err names no contender itself.
+func withLine(ctx context.Context, err error, line queue.LineError) error {
+	if err == nil || !errors.Is(err, ctx.Err()) || errors.As(err, new(queue.LineError)) {
+		return err
 	}
+	return fmt.Errorf("%w, %w", err, line)
 }
 
 // queues describes the places in line of a call.
@@ -385,7 +381,7 @@ func contenderKind(kind LockKind) recipe.Kind {
 	panic("zklock: not a kind: " + string(kind))
 }
 
-// explain returns what err says about the call w, whose wait had ctx:
+// classify returns the error of the call w, whose wait with ctx has failed with err:
 //   - ErrBusy if w is a try that found another contender, or was in line when WithMaxWait's time
 //     ended, before its caller's context;
 //   - ErrUnreachable if w had taken as long as it may, and had not found out whether the lock is
@@ -393,34 +389,39 @@ func contenderKind(kind LockKind) recipe.Kind {
 //   - otherwise err.
 //
 // Both have the end of ctx as text only, since a deadline in it is not the caller's.
-func (l *lock) explain(ctx context.Context, w *waiting, err error) error {
-	limited := context.Cause(ctx) == errWaited || context.Cause(ctx) == errTried //nolint:errorlint // identity
+func (l *lock) classify(ctx context.Context, w *waiting, err error) error {
+	cause := context.Cause(ctx)
+	reachedLimit := cause == errWaited || cause == errTried //nolint:errorlint // identity
 	var line queue.LineError
 	if !errors.As(err, &line) {
-		if limited && errors.Is(err, ctx.Err()) {
-			return gaveUp(w.limit, context.Cause(ctx), err)
+		if reachedLimit && errors.Is(err, ctx.Err()) {
+			return unanswered(w.limit, err)
 		}
 		return err
 	}
 	if errors.Is(err, queue.ErrBusy) {
 		return busy(line.Line, err.Error())
 	}
-	var found error = line
+	var inTheWay error = line
 	if l.c.use.holding(l.dirs, line.Node) {
-		found, err = fmt.Errorf("%w (this process)", line), fmt.Errorf("%w (this process)", err)
+		inTheWay = fmt.Errorf("%w (this process)", line)
+		err = fmt.Errorf("%w (this process)", err)
 	}
-	if limited {
-		return busy(line.Line, fmt.Sprintf("gave up after %v: %v", w.limit, found))
+	if reachedLimit {
+		return busy(line.Line, fmt.Sprintf("gave up after %v: %v", w.limit, inTheWay))
 	}
 	return err
 }
 
-// gaveUp returns the error of a call that has taken as long as it may, d, and ended with err since
-// cause ended its context. Of err only the text is kept, without that end: the deadline is not the
-// caller's, and a session's end no lost lock.
-func gaveUp(d time.Duration, cause, err error) error {
-	end := fmt.Sprintf("%v (%v) while ", context.DeadlineExceeded, cause)
-	doing := strings.Replace(bare(err), end, "", 1)
+// unanswered returns the error of a call that has failed with err because it had taken as long as
+// it may, d. Only err's text is kept, and of that what the call was doing: the deadline is not the
+// caller's, and the end of a session is not the loss of a lock.
+func unanswered(d time.Duration, err error) error {
+	doing := bare(err)
+	var ended *failure.EndedError
+	if errors.As(err, &ended) {
+		doing = strings.Replace(doing, bare(ended), bare(ended.What), 1)
+	}
 	return unansweredError(
 		fmt.Sprintf("no answer within %v, so it is not known whether the lock is free: %s", d,
 			doing))

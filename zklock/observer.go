@@ -13,30 +13,33 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
+// observer is one use of the sequence that Observe returns.
 type observer struct {
 	e       *Election
 	yield   func(Leader, error) bool
 	stopped bool // yield has returned false
 
-	pause time.Duration // before the latest poll: see queue.NextPoll
+	last     *shown        // what was yielded last; nil before anything was
+	interval time.Duration // before the latest poll: see queue.NextPoll
+}
 
-	node  string // of the leader that was yielded last; "" for none
-	mzxid int64  // of its value; 0 for none; -1: nothing has been yielded
+// shown identifies what was yielded: the znode of a leader, and the write that set its value. Its
+// zero value says that there is no leader.
+type shown struct {
+	node  string
+	mzxid int64
 }
 
 // watch observes through one session, until that or ctx ends, or yield returns false.
 func (o *observer) watch(ctx context.Context, s *session.Session) error {
 	for !o.stopped {
 		first, err := o.e.first(ctx, s)
-		if err == nil && first == "" {
-			err = o.await(ctx, s)
-		}
-		for again := first != ""; again && !o.stopped; {
-			if again, err = o.look(ctx, s, first); errors.Is(err, zk.ErrNoAuth) {
-				// Not hopeless: a neighbour may have made this candidate with its own access list;
-				// the next may be readable.
-				err = fmt.Errorf("the leader's znode may not be read: %v", err) //nolint:errorlint // as text
-			}
+		switch {
+		case err != nil:
+		case first == "":
+			err = o.awaitCandidate(ctx, s)
+		default:
+			err = o.follow(ctx, s, first)
 		}
 		if err != nil {
 			return err
@@ -45,9 +48,10 @@ func (o *observer) watch(ctx context.Context, s *session.Session) error {
 	return nil
 }
 
-// await yields "no leader" and waits for a candidate, or for the directory.
-func (o *observer) await(ctx context.Context, s *session.Session) error {
-	if o.show(Leader{}, 0); o.stopped {
+// awaitCandidate yields "no leader" and waits for a candidate, or for the directory.
+func (o *observer) awaitCandidate(ctx context.Context, s *session.Session) error {
+	o.show(Leader{}, 0)
+	if o.stopped {
 		return nil
 	}
 	w, names, _, err := s.WatchChildren(ctx, o.e.path)
@@ -66,10 +70,27 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 	return o.sleep(ctx, s, w)
 }
 
-// look yields the value of the first in line, called name, if it leads, and waits for the next
-// change. If the znode has changed and still exists, again is true: look at it again. Otherwise it
-// is time to list the candidates.
-func (o *observer) look(
+// follow yields the value of the first in line, called name, and its changes. It returns nil when
+// it is time to list the candidates.
+func (o *observer) follow(ctx context.Context, s *session.Session, name string) error {
+	for !o.stopped {
+		again, err := o.followOnce(ctx, s, name)
+		if errors.Is(err, zk.ErrNoAuth) {
+			// Not hopeless: a neighbour may have made this candidate with its own access list; the
+			// next may be readable.
+			return fmt.Errorf("the leader's znode may not be read: %v", err) //nolint:errorlint // as text
+		}
+		if err != nil || !again {
+			return err
+		}
+	}
+	return nil
+}
+
+// followOnce yields the value of the first in line, called name, if it leads, and waits for a
+// change. again is true if the znode has changed and still exists. Otherwise it is time to list the
+// candidates.
+func (o *observer) followOnce(
 	ctx context.Context, s *session.Session, name string,
 ) (again bool, err error) {
 	node := o.e.path + "/" + name
@@ -80,58 +101,73 @@ func (o *observer) look(
 	w := ws[0]
 	defer w.Close() // also when yield panics
 	if w.Exists {
-		var c firstInLine
-		if c, err = o.e.read(ctx, s, name); err == nil {
-			if o.showFirst(c); !o.stopped {
-				err = o.sleep(ctx, s, w)
-			}
-		}
+		err = o.showAndSleep(ctx, s, name, w)
 	}
-	gone := err != nil || w.Event() == zk.EventNodeDeleted
-	switch {
-	case err != nil && !errors.Is(err, zk.ErrNoNode):
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return false, err
-	case gone && o.node == node:
+	}
+	isGone := err != nil || w.Event() == zk.EventNodeDeleted
+	if isGone && o.last != nil && o.last.node == node {
 		o.show(Leader{}, 0)
 	}
-	return w.Event() != 0 && !gone, nil
+	hasChanged := w.Event() != 0
+	return hasChanged && !isGone, nil
 }
 
-// showFirst yields the first in line if it leads, and otherwise that there is no leader.
-func (o *observer) showFirst(c firstInLine) {
-	if c.leads {
-		o.show(c.Leader, c.mzxid)
+// showAndSleep reads the first in line, called name, yields its value or that there is no leader,
+// and sleeps until w fires or it is time to poll.
+func (o *observer) showAndSleep(
+	ctx context.Context, s *session.Session, name string, w *session.Watch,
+) error {
+	first, err := o.e.read(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	if first.leads {
+		o.show(first.Leader, first.mzxid)
 	} else {
 		o.show(Leader{}, 0)
 	}
+	if o.stopped {
+		return nil
+	}
+	return o.sleep(ctx, s, w)
 }
 
-// show yields l (zero: there is no leader) unless it was yielded last. Between two leaders comes
-// zero.
+// show yields l, whose value was set by the write mzxid, unless it was yielded last. The zero
+// Leader says that there is none: show yields that with ErrNoLeader, and also between two leaders.
 func (o *observer) show(l Leader, mzxid int64) {
-	var err error
-	switch {
-	case l.Node == "":
-		err = ErrNoLeader
-	case o.node != "" && o.node != l.Node:
-		o.show(Leader{}, 0)
+	now := shown{l.Node, mzxid}
+	if o.last != nil {
+		if *o.last == now {
+			return
+		}
+		isNextLeader := o.last.node != "" && now.node != "" && o.last.node != now.node
+		if isNextLeader {
+			o.show(Leader{}, 0)
+		}
 	}
-	if o.stopped || o.node == l.Node && o.mzxid == mzxid {
+	if o.stopped {
 		return
 	}
-	o.node, o.mzxid = l.Node, mzxid
+	var err error
+	if now.node == "" {
+		err = ErrNoLeader
+	}
+	o.last = &now
 	o.stopped = !o.yield(l, err)
 }
 
-// sleep waits until w fires, or until it is time to look without an event.
+// sleep sleeps until w fires or it is time to poll.
 func (o *observer) sleep(ctx context.Context, s *session.Session, w *session.Watch) error {
-	pause, fired := queue.NextPoll(o.pause, s.Timeout()), make(chan struct{}, 1)
+	interval := queue.NextPoll(o.interval, s.Timeout())
+	fired := make(chan struct{}, 1)
 	w.Wake(fired)
 	select {
 	case <-fired:
-		o.pause = 0
-	case <-time.After(pause):
-		o.pause = pause
+		o.interval = 0
+	case <-time.After(interval):
+		o.interval = interval
 	case <-s.Done():
 		return s.Err()
 	case <-ctx.Done():

@@ -31,10 +31,15 @@ func (j *Job) recording(h *Hold, key string) *recording {
 	return &recording{j: j, h: h, dir: dir, node: node, key: key, version: -1}
 }
 
-// begin decides whether fn is to be called: not if the record has the key or, with d, a run that
-// serves this call. It uses the hold's session, whose server has seen the end of the holder before,
-// and so its writes.
-func (r *recording) begin(ctx context.Context, d time.Duration) (run JobRun, done bool, err error) {
+// prepare decides whether the function is to be called. done is true if the record has a run that
+// serves this call. Otherwise prepare makes sure that a run can be recorded. d is Every's period,
+// or 0 for Once.
+//
+// It uses the hold's session. The server of that has seen the end of the previous holder, and so
+// its writes.
+func (r *recording) prepare(
+	ctx context.Context, d time.Duration,
+) (run JobRun, done bool, err error) {
 	found, there, err := r.read(ctx)
 	if err != nil {
 		return JobRun{}, false, err
@@ -80,43 +85,51 @@ func (r *recording) refuses(acl []zk.ACL) bool {
 	return !r.h.ctx.s.Grants(acl, zk.PermRead|zk.PermWrite|zk.PermCreate)
 }
 
-// write records the run that began then. A write that was slow, since there was no connection for
-// example, is repeated for its time.
+// write records the run that began then.
 func (r *recording) write(ctx context.Context, began time.Time, underWay bool) (JobRun, error) {
-	sent := time.Now()
-	run, err := r.put(ctx, began, underWay)
-	if err != nil || time.Since(sent) <= slow {
-		return run, err
-	}
-	repeated, err := r.put(ctx, began, underWay)
-	if err != nil {
-		return run, nil //nolint:nilerr // the first write has recorded the run
-	}
-	return repeated, nil
+	return inTime(func() (JobRun, error) { return r.put(ctx, began, underWay) })
 }
 
 // end records that a run of AtMostOnce has ended. ok is false if it can't: the run was forgotten
 // meanwhile, for example. Then the record stays as it is, and a call that asks for the run waits
 // for the lock, to see what became of it.
 func (r *recording) end(ctx context.Context, began time.Time) (run JobRun, ok bool) {
-	for first := true; ; first = false {
-		sent, data := time.Now(), r.data(began, false)
+	run, err := inTime(func() (JobRun, error) { return r.setEnded(ctx, began) })
+	return run, err == nil
+}
+
+// setEnded replaces the run that is under way by the ended one. It repeats the write while replies
+// are lost.
+func (r *recording) setEnded(ctx context.Context, began time.Time) (JobRun, error) {
+	for {
+		data := r.data(began, false)
 		resps, err := r.h.Multi(ctx, session.OpSet{Path: r.node, Data: data, Version: r.version})
 		switch {
 		case err == nil:
-			run, err = r.mine(data, *resps[0].Stat)
-			ok = err == nil
+			return r.mine(data, *resps[0].Stat)
 		case !errors.Is(err, session.ErrNoReply) || r.h.Err() != nil:
-			return run, ok
-		}
-		if ok && (!first || time.Since(sent) <= slow) { // as write: once more, for its time
-			return run, true
+			return JobRun{}, err
 		}
 	}
 }
 
-// slow is the longest that a write may take. After a longer one, its Mtime less runJSON.Took is not
-// when the run began.
+// inTime calls write, which records a run. A run began at its znode's Mtime less runJSON.Took, so
+// the write must not take long. If it was slow, because there was no connection for example, inTime
+// repeats it.
+func inTime(write func() (JobRun, error)) (JobRun, error) {
+	sent := time.Now()
+	run, err := write()
+	if err != nil || time.Since(sent) <= slow {
+		return run, err
+	}
+	repeated, err := write()
+	if err != nil {
+		return run, nil //nolint:nilerr // the first write has recorded the run
+	}
+	return repeated, nil
+}
+
+// slow is the longest time that a write may take.
 const slow = time.Second
 
 // put writes the run. A write whose reply is lost is made again: if the first one was carried out,

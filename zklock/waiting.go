@@ -31,12 +31,12 @@ type waiting struct {
 	aborted *abort // how a user's function has ended the wait; nil if none has
 }
 
-// abort is how a function of the user's has ended without returning.
+// abort says that a function of the user's has panicked or called runtime.Goexit.
 type abort struct {
-	panicked any // what it panicked with; nil if it has ended its goroutine by runtime.Goexit
+	panicked any // the panic's value; nil after runtime.Goexit
 }
 
-// resume ends the present goroutine's function in the same way.
+// resume panics with the same value, or calls runtime.Goexit.
 func (a *abort) resume() {
 	if a.panicked == nil {
 		runtime.Goexit()
@@ -47,8 +47,9 @@ func (a *abort) resume() {
 // callUser calls fn, which calls functions of the user's: a hook, or a log's handler. The call has
 // a place in line meanwhile. If fn panics, or ends its goroutine as testing.T.FailNow does, that
 // must not unwind the stack of the call, which would keep its place for as long as the session
-// lasts. So fn has a goroutine of its own, which callUser joins. If fn does not return, the wait
-// ends, and acquire goes on in fn's way once the place was given up.
+// lasts. So fn has a goroutine of its own, which callUser joins. If fn panics or calls
+// runtime.Goexit there, callUser notes that and cancels the wait. acquire does the same as fn once
+// the place was given up.
 func (w *waiting) callUser(fn func()) {
 	done := make(chan struct{})
 	go func() {
@@ -86,7 +87,8 @@ func (w *waiting) queued() LockInfo {
 	return i
 }
 
-// Warn logs a warning about the line. It returns false if the log's handler has not returned.
+// Warn logs a warning about the line. It returns false if the log's handler has panicked or called
+// runtime.Goexit.
 func (w *waiting) Warn(message string, args ...any) bool {
 	w.callUser(func() {
 		w.c.log.Warn("zklock: "+message,
@@ -110,9 +112,9 @@ func (w *waiting) tellFailed(err error) {
 	w.c.tell(slog.LevelDebug, "lock not acquired", w.c.opts.hooks.Failed, i)
 }
 
-// explain adds to the error of a call whose ctx has ended, and that is not in line, why it had to
-// begin again: the ensemble may end session after session.
-func (w *waiting) explain(ctx context.Context, err error) error {
+// withRetries adds to err how often the call had to begin again, and why: the ensemble may end
+// session after session. It does so if ctx, the wait's, has ended and the call is not in line.
+func (w *waiting) withRetries(ctx context.Context, err error) error {
 	if ctx.Err() == nil || w.retries == 0 || errors.As(err, new(queue.LineError)) {
 		return err
 	}

@@ -157,10 +157,10 @@ func (e *strangerError) Error() string {
 func (e *strangerError) Is(target error) bool { return target == ErrGarbled }
 
 // Ended is for the packages of this module: it joins the end that has stopped a call, ctx's or else
-// over, with what has happened to the call or was waited for, so that errors.Is finds both. Of the
-// cause with which ctx was cancelled only the text is kept: it may be the error of another
-// operation, as with errgroup, and would be taken for this one's outcome. If there is no end, or
-// what says so already, or is nil, it returns what.
+// over, with what has happened to the call or was waited for, so that errors.Is finds both. If ctx
+// has ended, the result is an *EndedError. Of the cause with which ctx was cancelled only the text
+// is kept: it may be the error of another operation, as with errgroup, and would be taken for this
+// one's outcome. If there is no end, or what says so already, or is nil, it returns what.
 func Ended(ctx context.Context, over, what error) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {
@@ -173,8 +173,18 @@ func Ended(ctx context.Context, over, what error) error {
 	case cause != err: //nolint:errorlint // identity: is there a cause beside the plain error?
 		err = fmt.Errorf("%w (%s)", err, text.Foreign(cause.Error()))
 	}
-	return fmt.Errorf("%w while %w", err, what)
+	return &EndedError{err, what}
 }
+
+// EndedError is the error of a call whose context has ended. It matches both of its parts.
+type EndedError struct {
+	End  error // the context's error, with its cause as text
+	What error // what has happened to the call, or was waited for
+}
+
+func (e *EndedError) Error() string { return e.End.Error() + " while " + e.What.Error() }
+
+func (e *EndedError) Unwrap() []error { return []error{e.End, e.What} }
 
 // IsOne is for the packages of this module: it reports whether err matches one of targets.
 func IsOne(err error, targets ...error) bool {

@@ -32,7 +32,7 @@ const (
 // localQueue is the queue of this process's calls for one lock.
 type localQueue struct {
 	qs   *Queues
-	lock *Lock // the first caller's; later callers' are equal
+	conf *Config // the first caller's; those of later callers are equal
 
 	mu      sync.Mutex // guards what follows, and the turns' fields that say so
 	state   queueState
@@ -84,11 +84,11 @@ func (q *localQueue) advanceLocked() {
 	}
 	if len(q.waiters) == 0 {
 		q.state = forgotten
-		q.qs.forget(q.lock.Key)
+		q.qs.forget(q.conf.Key)
 		return
 	}
-	ctx, cancel := context.WithCancel(q.lock.Context)
-	if !q.lock.Go(func() { q.enter(ctx) }) {
+	ctx, cancel := context.WithCancel(q.conf.Context)
+	if !q.conf.Go(func() { q.enter(ctx) }) {
 		cancel()
 		q.refuseLocked(context.Cause(ctx))
 		return
@@ -98,14 +98,15 @@ func (q *localQueue) advanceLocked() {
 }
 
 // enter queues at the ensemble for all calls that wait here, and gives the turn to the first of
-// them. ctx ends when the last of them leaves, or when the client is closed.
+// them. ctx is cancelled when the last of them leaves (leave), or when the client is closed.
 func (q *localQueue) enter(ctx context.Context) {
-	ticket, err := q.lock.Acquire(ctx, false, q)
+	ticket, err := q.conf.Acquire(ctx, false, q)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.outside = queue.Line{}
 	if err == nil && len(q.waiters) == 0 {
-		// The last waiter left, and cancelled ctx, just after Acquire had succeeded.
+		// The last waiter left just after Acquire had succeeded. It cancelled ctx, so err is not
+		// nil from here on.
 		q.giveUpLocked(ctx, ticket)
 		err = ctx.Err()
 	}
@@ -128,7 +129,7 @@ func (q *localQueue) enter(ctx context.Context) {
 func (q *localQueue) giveUpLocked(ctx context.Context, ticket *queue.Ticket) {
 	q.mu.Unlock()
 	defer q.mu.Lock()
-	q.lock.GiveUp(ctx, ticket)
+	q.conf.GiveUp(ctx, ticket)
 }
 
 // Queued sends our place at the ensemble to the waiting calls, which report it to their callers.
@@ -141,9 +142,9 @@ func (q *localQueue) Retried(cause error) { q.tell(queue.Line{}, cause) }
 // Warn logs a warning about the line. The log's handler is the user's and may never return, so the
 // warning is logged in its own goroutine, which the client joins.
 func (q *localQueue) Warn(message string, args ...any) bool {
-	q.lock.Go(func() {
-		args = append([]any{"path", q.lock.Key.Path}, args...)
-		q.lock.Logger.Warn("zklock: "+message, args...)
+	q.conf.Go(func() {
+		args = append([]any{"path", q.conf.Key.Path}, args...)
+		q.conf.Logger.Warn("zklock: "+message, args...)
 	})
 	return true
 }
@@ -170,17 +171,18 @@ func (q *localQueue) placeLocked(i int) queue.Line {
 	at := q.outside
 	switch {
 	case q.turn != nil:
-		at = queue.Line{Ahead: 1, Node: q.turn.nodes[0], Owner: q.lock.Self}
+		at = queue.Line{Ahead: 1, Node: q.turn.nodes[0], Owner: q.conf.Self}
 	case at.Ahead == 0:
-		at = queue.Line{Owner: q.lock.Self} // only the waiters before it here
+		at = queue.Line{Owner: q.conf.Self} // only the waiters before it here
 	}
 	at.Ahead += i
 	return at
 }
 
-// waitLocked adds a call to the queue, behind i others, and waits until the call is granted a turn.
-// Meanwhile it reports the call's place in line to c. It unlocks the queue.
-func (q *localQueue) waitLocked(ctx context.Context, i int, c queue.Caller) (*Turn, error) {
+// waitAndUnlock adds a call to the queue, whose mutex is held, behind i others. Then it unlocks the
+// mutex, and waits until the call is granted a turn. Meanwhile it reports the call's place in line
+// to c.
+func (q *localQueue) waitAndUnlock(ctx context.Context, i int, c queue.Caller) (*Turn, error) {
 	me := make(waiter, 1)
 	q.waiters = slices.Insert(q.waiters, i, me)
 	if q.turn != nil {
@@ -211,7 +213,7 @@ func (q *localQueue) await(ctx context.Context, me waiter, c queue.Caller) (*Tur
 			}
 		case <-ctx.Done():
 			return q.leave(ctx, me)
-		case <-q.lock.Context.Done():
+		case <-q.conf.Context.Done():
 			return q.leave(ctx, me)
 		}
 	}
@@ -242,7 +244,7 @@ func (q *localQueue) leave(ctx context.Context, w waiter) (*Turn, error) {
 func (q *localQueue) waitError(ctx context.Context, at queue.Line) error {
 	if at.Node == "" {
 		// Maybe there is no connection. Then that is the reason for the wait.
-		if err := q.lock.Unreachable(ctx, q.lock.Key.Path); err != nil {
+		if err := q.conf.Unreachable(ctx, q.conf.Key.Path); err != nil {
 			return err
 		}
 	}
@@ -250,5 +252,5 @@ func (q *localQueue) waitError(ctx context.Context, at queue.Line) error {
 	if at.Ahead == 0 {
 		waitedFor = errors.New("about to enter the line")
 	}
-	return failure.Ended(ctx, context.Cause(q.lock.Context), waitedFor)
+	return failure.Ended(ctx, context.Cause(q.conf.Context), waitedFor)
 }

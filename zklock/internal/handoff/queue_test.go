@@ -40,14 +40,14 @@ type bench struct {
 	queues  *handoff.Queues
 	running sync.WaitGroup
 	proceed chan struct{} // closed: places may be given up
-	lock    *handoff.Lock
+	lock    *handoff.Config
 }
 
 type acquire func(ctx context.Context, try bool, c queue.Caller) (*queue.Ticket, error)
 
 func newBench(t *testing.T, acquire acquire) *bench {
 	b := &bench{T: t, queues: &handoff.Queues{}, proceed: make(chan struct{})}
-	b.lock = &handoff.Lock{
+	b.lock = &handoff.Config{
 		Key:         handoff.Key{Path: "/locks/a"},
 		Self:        "me",
 		Context:     t.Context(),
@@ -60,7 +60,7 @@ func newBench(t *testing.T, acquire acquire) *bench {
 	return b
 }
 
-type acquireLocal func(context.Context, *handoff.Lock, queue.Caller) (*handoff.Turn, error)
+type acquireLocal func(context.Context, *handoff.Config, queue.Caller) (*handoff.Turn, error)
 
 // start begins a call, and returns when that waits. It returns what the call is told, a function
 // that cancels it and returns its error, and the channel that gets that error.

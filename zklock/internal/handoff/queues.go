@@ -28,8 +28,8 @@
 //
 // # Mutexes
 //
-// localQueue.mu is the outermost mutex (ARCHITECTURE.md has the order). Of Lock's functions, only
-// Go is called under it.
+// localQueue.mu is the outermost mutex (ARCHITECTURE.md has the order). Of Config's functions,
+// only Go is called under it.
 package handoff
 
 import (
@@ -48,8 +48,8 @@ type Key struct {
 	Rest [sha256.Size]byte // a digest of everything else that the znode depends on
 }
 
-// Lock describes a lock with local handoff. All calls that share a queue have equal ones.
-type Lock struct {
+// Config describes a lock with local handoff. All calls that share a queue have equal ones.
+type Config struct {
 	Key  Key
 	Self string // names this process in messages
 
@@ -83,10 +83,10 @@ func (qs *Queues) Len() int {
 	return len(qs.all)
 }
 
-// openAndLock returns the queue of lock, with its mutex held.
-func (qs *Queues) openAndLock(lock *Lock) *localQueue {
+// openAndLock returns the queue of conf.Key, with its mutex held.
+func (qs *Queues) openAndLock(conf *Config) *localQueue {
 	for {
-		q := qs.open(lock)
+		q := qs.open(conf)
 		q.mu.Lock()
 		if q.state != forgotten {
 			return q
@@ -95,19 +95,19 @@ func (qs *Queues) openAndLock(lock *Lock) *localQueue {
 	}
 }
 
-// open returns the queue of lock, and makes one if there is none.
-func (qs *Queues) open(lock *Lock) *localQueue {
+// open returns the queue of conf.Key, and makes one if there is none.
+func (qs *Queues) open(conf *Config) *localQueue {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q := qs.all[lock.Key]
+	q := qs.all[conf.Key]
 	if q != nil {
 		return q
 	}
 	if qs.all == nil {
 		qs.all = map[Key]*localQueue{}
 	}
-	q = &localQueue{qs: qs, lock: lock}
-	qs.all[lock.Key] = q
+	q = &localQueue{qs: qs, conf: conf}
+	qs.all[conf.Key] = q
 	return q
 }
 
@@ -122,19 +122,19 @@ func (qs *Queues) forget(key Key) {
 // earlier calls in this process and behind earlier contenders at the ensemble, until ctx ends or
 // the client is closed. A call that ends so leaves nothing behind.
 //
-// It returns the errors of Lock.Acquire, ctx's error, or that of Lock.Context, the last two with
-// the place in line.
-func (qs *Queues) Lock(ctx context.Context, lock *Lock, c queue.Caller) (*Turn, error) {
-	q := qs.openAndLock(lock)
-	t, err := q.waitLocked(ctx, len(q.waiters), c)
+// It returns the errors of Config.Acquire, ctx's error, or that of Config.Context, the last two
+// with the place in line.
+func (qs *Queues) Lock(ctx context.Context, conf *Config, c queue.Caller) (*Turn, error) {
+	q := qs.openAndLock(conf)
+	t, err := q.waitAndUnlock(ctx, len(q.waiters), c)
 	for err == nil {
 		cause := t.check() // the turn may have ended since it was granted
 		if cause == nil {
 			return t, nil
 		}
 		c.Retried(fmt.Errorf("it was our turn, but it is lost: %w", cause))
-		q = qs.openAndLock(lock)
-		t, err = q.waitLocked(ctx, 0, c) // it was the first call, and is the first again
+		q = qs.openAndLock(conf)
+		t, err = q.waitAndUnlock(ctx, 0, c) // it was the first call, and is the first again
 	}
 	return nil, err
 }
@@ -142,8 +142,8 @@ func (qs *Queues) Lock(ctx context.Context, lock *Lock, c queue.Caller) (*Turn, 
 // TryLock is Lock without waiting for another call. If another call in this process has the lock,
 // waits, tries, or gives up its place, it returns queue.ErrBusy without a request. Otherwise it
 // asks the ensemble once.
-func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c queue.Caller) (*Turn, error) {
-	q := qs.openAndLock(lock)
+func (qs *Queues) TryLock(ctx context.Context, conf *Config, c queue.Caller) (*Turn, error) {
+	q := qs.openAndLock(conf)
 	if q.state != empty {
 		defer q.mu.Unlock()
 		at := q.placeLocked(len(q.waiters))
@@ -152,7 +152,7 @@ func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c queue.Caller) (*Tur
 	}
 	q.state = trying
 	q.mu.Unlock()
-	ticket, err := lock.Acquire(ctx, true, c)
+	ticket, err := conf.Acquire(ctx, true, c)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err != nil {

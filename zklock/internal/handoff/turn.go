@@ -38,6 +38,12 @@ const contendedLimit = 100 * time.Millisecond
 var errGivenUp = errors.New("handoff: the turn was given up")
 
 // Turn is a ticket that holds, as a hold uses it: Leave hands it on, or gives it up.
+//
+// A loss passes through it in one of two directions:
+//   - The ticket reports it: Ticket.reportLoss calls ticketLost, which ends the turn and calls
+//     onLoss, and that ends the hold. The hold then calls Lose, which finds the turn ended.
+//   - The hold has ended first, since WithMaxHold's time is over, for example, and calls Lose.
+//     That ends the turn, and does not call onLoss.
 type Turn struct {
 	*queue.Ticket
 	q     *localQueue
@@ -70,10 +76,11 @@ func (q *localQueue) beginLocked(ticket *queue.Ticket) *Turn {
 	t.ctx, t.cancel = context.WithCancel(ticket.Session().Context())
 	q.state = taken
 	q.turn = t
-	ticket.Guard(t.endLost)
+	ticket.Guard(t.ticketLost)
 	return t
 }
 
+// moveLocked changes the state. It panics if that is no move of turnState.
 func (t *Turn) moveLocked(to turnState) {
 	if t.state == ended || to == guarded && t.state != granted {
 		panic(fmt.Sprintf("handoff: a turn goes from state %d to %d", t.state, to))
@@ -82,7 +89,7 @@ func (t *Turn) moveLocked(to turnState) {
 	t.onLoss = nil // the previous hold's
 }
 
-// grantLocked gives the turn to the first waiter.
+// grantLocked gives the turn to the first waiter, and removes that from the queue.
 func (t *Turn) grantLocked() {
 	t.moveLocked(granted)
 	if len(t.q.waiters) > 1 {
@@ -94,16 +101,18 @@ func (t *Turn) grantLocked() {
 	w.tellLocked(event{turn: t})
 }
 
-// nextLocked decides what becomes of a turn whose holder has released it: it is handed on, or it
-// ends. If it has ended, by this or by a loss, the caller gives up the ticket.
-func (t *Turn) nextLocked() {
+// handOnOrEndLocked hands on a turn whose holder has released it, or ends it. It returns false if
+// the turn has ended, now or by a loss before: then the caller gives up the ticket.
+func (t *Turn) handOnOrEndLocked() (handedOn bool) {
 	switch {
-	case t.state == ended: // it was lost
+	case t.state == ended:
+		return false
 	case t.mayBeHandedOnLocked():
 		t.grantLocked()
-	default:
-		t.endLocked(errGivenUp)
+		return true
 	}
+	t.endLocked(errGivenUp)
+	return false
 }
 
 // mayBeHandedOnLocked reports whether the next waiter may have the turn.
@@ -114,13 +123,14 @@ func (t *Turn) mayBeHandedOnLocked() bool {
 	return t.alone || time.Now().Before(t.until)
 }
 
+// endLocked ends the turn, which has not ended yet.
 func (t *Turn) endLocked(cause error) {
 	t.moveLocked(ended)
 	t.cause = cause
 }
 
 // dropLocked removes an ended turn from its queue, so that the calls that wait there queue at the
-// ensemble again.
+// ensemble again. A second call does nothing.
 func (t *Turn) dropLocked() {
 	if t.q.turn != t {
 		return
@@ -137,9 +147,9 @@ func (t *Turn) drop() {
 	t.dropLocked()
 }
 
-// endLost ends a turn that was lost, and its hold, if there is one, before any other call can get
-// the lock.
-func (t *Turn) endLost(cause error) {
+// ticketLost is called by the ticket when that is lost. It ends the turn and its hold, if there is
+// one, before any other call can get the lock.
+func (t *Turn) ticketLost(cause error) {
 	t.q.mu.Lock()
 	if t.state == ended {
 		t.q.mu.Unlock()
@@ -188,26 +198,31 @@ func (t *Turn) Guard(fn func(error)) {
 	t.q.mu.Unlock()
 }
 
-// Leave releases the turn after a hold: it is handed to the next waiting call, or its znode is
-// deleted. It returns nil if that is done. Otherwise it returns the errors of queue.Ticket.Leave.
+// Leave releases the turn after a hold: it hands the turn to the next waiting call, or deletes the
+// znode. Errors are those of queue.Ticket.Leave.
 func (t *Turn) Leave(ctx context.Context) error {
 	t.q.mu.Lock()
-	t.nextLocked()
-	handedOn := t.state != ended
+	handedOn := t.handOnOrEndLocked()
 	t.q.mu.Unlock()
 	if handedOn {
 		return nil
 	}
 	err := t.Ticket.Leave(ctx)
-	t.drop() // after the znode, so that local waiters are behind other processes' contenders
+	t.drop() // after the deletion, so that local waiters are behind other processes' contenders
 	return err
 }
 
 // Lose says that the hold was lost: see queue.Ticket.Lose. The turn is not handed on, and Leave
 // deletes the znode.
 func (t *Turn) Lose(cause error) {
-	t.endLost(cause)
-	t.drop() // not only when onLoss has returned: it may call a user's hook
+	t.q.mu.Lock()
+	if t.state != ended {
+		t.endLocked(cause)
+	}
+	// ticketLost drops the turn too, but only when onLoss has returned, which may call a user's
+	// hook.
+	t.dropLocked()
+	t.q.mu.Unlock()
 	t.Ticket.Lose(cause)
 }
 
@@ -234,11 +249,12 @@ func (t *Turn) Nodes() []string { return t.nodes }
 func (t *Turn) watchOthersLocked() {
 	if !t.watching {
 		// Go returns false if the client is closed. Then the turn ends with its session.
-		t.watching = t.q.lock.Go(t.watch)
+		t.watching = t.q.conf.Go(t.watch)
 	}
 }
 
-// watch watches the directory for other processes' contenders until it sees one or the turn ends.
+// watch watches the directory until it sees another process's contender or the turn ends. It lists
+// the directory again after each event, and polls, since an event may be lost.
 func (t *Turn) watch() {
 	interval := time.Duration(0)
 	for {
@@ -262,10 +278,10 @@ func (t *Turn) watch() {
 // watchDirectory lists the directory and watches it. alone reports whether there is no other
 // process's contender. It returns zk.ErrNoNode if our own znode is not listed.
 //
-// One request lists the directory and sets the watch, so no contender is missed in between; earlier
-// ones are in the list. A stale list is safe: its watch is on the same server, and fires when that
-// server catches up. On a new connection package session sets the watch again, so that no event is
-// lost.
+// One request lists the directory and sets the watch. So the list shows each contender that came
+// before, and the watch fires for each that comes later. A stale list is safe: its watch is on the
+// same server, and fires when that server catches up. On a new connection package session sets the
+// watch again.
 func (t *Turn) watchDirectory() (w *session.Watch, alone bool, err error) {
 	dir, own := path.Split(t.nodes[0])
 	w, names, _, err := t.Session().WatchChildren(t.ctx, path.Clean(dir))
@@ -291,15 +307,14 @@ func (t *Turn) watchFailed(err error) {
 	case errors.Is(err, zk.ErrNoNode):
 		t.Missing(t.nodes[0])
 	default:
-		t.q.lock.Logger.Warn("zklock: can't see whether other processes wait, "+
+		t.q.conf.Logger.Warn("zklock: can't see whether other processes wait, "+
 			"so the lock is handed on in this one for a moment only",
-			"path", t.q.lock.Key.Path, "error", failure.Text(err))
+			"path", t.q.conf.Key.Path, "error", failure.Text(err))
 		t.found(false)
 	}
 }
 
-// sleep sleeps until w fires or the interval has passed, since the event may be lost. It returns
-// false if the turn ends first.
+// sleep sleeps until w fires or it is time to poll. It returns false if the turn ends first.
 func (t *Turn) sleep(w *session.Watch, interval time.Duration) bool {
 	fired := make(chan struct{}, 1)
 	w.Wake(fired)
