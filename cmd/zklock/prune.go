@@ -330,8 +330,8 @@ func deletionOf(err error) (deletion, error) {
 // atOnce is how many requests each makes at a time.
 const atOnce = 16
 
-// each calls fn for all paths, at most atOnce at a time. After an error it makes no more calls. When
-// all calls have returned, it returns the first error.
+// each calls fn for all paths, at most atOnce at a time. After an error it makes no more calls.
+// When all calls have returned, it returns the first error.
 func each(paths []string, fn func(i int, path string) error) error {
 	var calls sync.WaitGroup
 	errs := make(chan error, len(paths))

@@ -35,9 +35,9 @@ func evict(ctx context.Context, c *zklock.Client, path string, t zklock.Token) e
 	if name == "" {
 		return fmt.Errorf("nobody in line has the token %d: %w", t, zk.ErrNoNode)
 	}
-	// Usually the first deletion succeeds. If the contender left before it, we search again, because
-	// nil must mean that nobody in line has the token. A transaction of another client may have made
-	// several contenders, and they have one token.
+	// Usually the first deletion succeeds. If the contender left before it, we search again,
+	// because nil must mean that nobody in line has the token. A transaction of another client may
+	// have made several contenders, and they have one token.
 	for name != "" {
 		// A contender's full name is never used again, so this deletes no other contender.
 		err = s.Delete(ctx, path+"/"+name, -1)

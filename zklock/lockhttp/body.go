@@ -77,9 +77,9 @@ type failing struct{ err error }
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // readBody is a begunBody for which nothing is left to read from the connection. When the handler
-// has read what was read ahead, readBody removes the connection's read deadline, as net/http does at
-// the end of a body. From there on net/http reads only to notice the end of the connection, and it
-// would take the end of a deadline for that.
+// has read what was read ahead, readBody removes the connection's read deadline, as net/http does
+// at the end of a body. From there on net/http reads only to notice the end of the connection, and
+// it would take the end of a deadline for that.
 type readBody struct {
 	begunBody
 	w     http.ResponseWriter

@@ -217,8 +217,8 @@ func TestAReadDeadlineDoesWhatItDoesWithoutTheLock(t *testing.T) {
 	})
 }
 
-// The function that chose the lock put a longer body in the place of the request's. While the client
-// has still to send, a read deadline is in force; when it has sent all, the deadline goes.
+// The function that chose the lock put a longer body in the place of the request's. While the
+// client has still to send, a read deadline is in force; when it has sent all, the deadline goes.
 func TestAReadDeadlineGoesWhenTheClientHasSentAll(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)

@@ -21,9 +21,9 @@ import (
 type Do func(ctx context.Context, work func(ctx context.Context) error) error
 
 // Middleware runs a handler under the lock that the function choose returns for each request. That
-// is usually the Do of a Mutex whose path zklock.KeyPath makes from the request. In the whole fleet,
-// requests with one path go one after the other, in order of arrival; those with different paths go
-// side by side. A request for which choose returns a nil Do is served without a lock.
+// is usually the Do of a Mutex whose path zklock.KeyPath makes from the request. In the whole
+// fleet, requests with one path go one after the other, in order of arrival; those with different
+// paths go side by side. A request for which choose returns a nil Do is served without a lock.
 //
 // A request waits at most for wait, which must be positive, or for its lock's WithMaxWait, if that
 // is less. With WithMaxWait(0) it does not wait in line. It leaves the line as soon as its own
@@ -59,8 +59,8 @@ type Do func(ctx context.Context, work func(ctx context.Context) error) error
 //	500   The lock can't work: a bad option, a path that is another kind of lock, access refused.
 //	      Or the server's WriteTimeout is no longer than wait: its ErrorLog says so, once.
 //
-// An error of choose that is a Refusal, or wraps one, chooses its own answer. The answers' texts name
-// no path, key or holder; hooks and logger of the Client tell why.
+// An error of choose that is a Refusal, or wraps one, chooses its own answer. The answers' texts
+// name no path, key or holder; hooks and logger of the Client tell why.
 //
 // # In the handler
 //
