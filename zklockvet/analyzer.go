@@ -66,7 +66,7 @@ func withoutTests(pass *analysis.Pass) []*ast.File {
 // checker checks one package.
 type checker struct{ *analysis.Pass }
 
-// call checks the function that a call of Do, or of a method like it, runs under the lock.
+// call checks the function that a call of one of guards runs under the lock.
 func (c checker) call(call *ast.CallExpr) {
 	if !c.isMethod(call, guards) || len(call.Args) == 0 {
 		return
@@ -77,8 +77,7 @@ func (c checker) call(call *ast.CallExpr) {
 	}
 }
 
-// assignment checks what becomes of the context and the Hold of a lock: ctx, hold, err :=
-// m.Lock(…).
+// assignment checks what becomes of the context and the Hold in ctx, hold, err := m.Lock(…).
 func (c checker) assignment(assign *ast.AssignStmt, cur inspector.Cursor) {
 	lock := c.acquire(assign.Rhs)
 	if lock == nil || len(assign.Lhs) != 3 {
@@ -93,7 +92,7 @@ func (c checker) assignment(assign *ast.AssignStmt, cur inspector.Cursor) {
 	}
 	for outer := range cur.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
 		c.lostContext(assign, lock, outer.Node())
-		return // only the innermost function counts
+		return // the innermost function is the first
 	}
 }
 
@@ -143,8 +142,8 @@ func (c checker) lostHold(call *ast.CallExpr) {
 		"nothing can unlock this lock before the Client is closed")
 }
 
-// context returns the variable, of type context.Context, that e names, or nil.
-func (c checker) context(e ast.Expr) *types.Var {
+// contextVariable returns the variable, of type context.Context, that e names, or nil.
+func (c checker) contextVariable(e ast.Expr) *types.Var {
 	id, ok := e.(*ast.Ident)
 	if !ok {
 		return nil
@@ -156,21 +155,21 @@ func (c checker) context(e ast.Expr) *types.Var {
 	return v
 }
 
-// outerContext reports calls by the function of Do that get a context which does not end with the
-// lock.
+// outerContext reports the calls in fn, the function of do, that get a context which does not end
+// with the lock.
 func (c checker) outerContext(do *ast.CallExpr, fn *ast.FuncLit) {
 	name := typeutil.Callee(c.TypesInfo, do).Name()
 	o := c.newOrigins(fn)
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
 		if _, ok := n.(*ast.DeferStmt); ok {
-			return false // cleans up, perhaps even after a loss
+			return false // it cleans up, perhaps even after a loss
 		}
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
 			return true
 		}
 		if c.isMethod(call, guards) {
-			return false // has its own function, which is checked by itself
+			return false // it has its own function, which is checked by itself
 		}
 		if c.needsNoLock(call) {
 			return true
@@ -217,8 +216,8 @@ func (c checker) needsNoLock(call *ast.CallExpr) bool {
 	return false
 }
 
-// cantFail reports whether a function with these results can't fail: the last one is no error. A
-// function that returns a context does not count.
+// cantFail reports whether a function with these results can't fail: the last one is not an error.
+// A function that returns a context does not count, since the context is for other work.
 func cantFail(results *types.Tuple) bool {
 	for v := range results.Variables() {
 		if v.Type().String() == "context.Context" {
@@ -228,17 +227,18 @@ func cantFail(results *types.Tuple) bool {
 	return results.Len() == 0 || results.At(results.Len()-1).Type().String() != "error"
 }
 
-// lostContext reports work in the function in that uses the context which Lock was called with. The
-// lock's own context is thrown away.
-func (c checker) lostContext(assign *ast.AssignStmt, lock *ast.CallExpr, in ast.Node) {
+// lostContext reports work in the function body that uses the context which Lock was called with,
+// since the lock's own context is thrown away.
+func (c checker) lostContext(assign *ast.AssignStmt, lock *ast.CallExpr, body ast.Node) {
 	from, ok := c.source(lock.Args[0])
 	hold, named := assign.Lhs[1].(*ast.Ident)
-	if !ok || !named || from.root == nil {
+	// Work that gets context.Background(), as Lock did, may be meant to go on without the lock.
+	if !ok || !named || !from.ofVariable() {
 		return
 	}
 	u := usage{checker: c, from: from, held: c.TypesInfo.ObjectOf(hold), after: assign.End()}
-	without := c.withoutLock(in, assign)
-	ast.Inspect(in, func(n ast.Node) bool {
+	without := c.withoutLock(body, assign)
+	ast.Inspect(body, func(n ast.Node) bool {
 		if n == nil || slices.ContainsFunc(without, func(s span) bool { return s.has(n) }) {
 			return false
 		}
@@ -261,10 +261,11 @@ type usage struct {
 	held  types.Object
 	after token.Pos // the end of the statement with Lock
 
-	used     ast.Expr  // the context, as an argument of the first work that gets it
-	watched  bool      // the work checks the hold itself
-	released bool      // the nodes seen so far have released the lock
-	deferred token.Pos // the end of the last defer, whose calls run when the function returns
+	used     ast.Expr            // the context, as an argument of the first work that gets it
+	watched  bool                // the work checks the hold, or other code gets it and may
+	harmless map[*ast.Ident]bool // mentions of the hold that don't hand it to other code
+	released bool                // the nodes seen so far have released the lock
+	deferEnd token.Pos           // the end of the last defer
 }
 
 // isHeld reports whether e is the hold.
@@ -273,53 +274,69 @@ func (u *usage) isHeld(e ast.Expr) bool {
 	return ok && u.TypesInfo.ObjectOf(id) == u.held
 }
 
-// see takes one node into account. The nodes come in the order of the source code.
+// inDefer reports whether n is in a defer, and so runs when the function returns.
+func (u *usage) inDefer(n ast.Node) bool { return n.Pos() < u.deferEnd }
+
+// see notes what a node does with the hold and the context. The nodes come in the order of the
+// source code, and each before those inside it.
 func (u *usage) see(n ast.Node) {
-	if u.watches(n) {
-		u.watched = true
-	}
 	switch n := n.(type) {
 	case *ast.DeferStmt:
-		u.deferred = n.End()
+		u.deferEnd = n.End()
+	case *ast.AssignStmt:
+		u.allow(n.Lhs...) // setting the variable is no use of the hold in it
+	case *ast.BinaryExpr:
+		u.allow(n.X, n.Y)
 	case *ast.SelectorExpr:
-		if u.isHeld(n.X) && n.Sel.Name == "Unlock" && n.Pos() > u.deferred {
-			u.released = true
+		u.seeSelector(n)
+	case *ast.Ident:
+		if u.isHeld(n) && !u.harmless[n] {
+			u.watched = true
 		}
 	case *ast.CallExpr:
 		u.noteWork(n)
 	}
 }
 
-// watches reports whether n checks the hold, or hands it to other code, which may check it.
-func (u *usage) watches(n ast.Node) bool {
-	switch n := n.(type) {
-	case *ast.SelectorExpr:
-		return u.isHeld(n.X) && slices.Contains(checks, n.Sel.Name)
-	case *ast.AssignStmt:
-		return slices.ContainsFunc(n.Rhs, u.isHeld)
-	case *ast.CompositeLit:
-		return slices.ContainsFunc(n.Elts, u.isHeld)
-	case *ast.KeyValueExpr:
-		return u.isHeld(n.Value)
-	case *ast.CallExpr:
-		return slices.ContainsFunc(n.Args, u.isHeld)
-	case *ast.ReturnStmt:
-		return slices.ContainsFunc(n.Results, u.isHeld)
+// allow notes that these expressions, as far as they are the hold, don't hand it to other code.
+func (u *usage) allow(exprs ...ast.Expr) {
+	for _, e := range exprs {
+		id, ok := e.(*ast.Ident)
+		if !ok || !u.isHeld(id) {
+			continue
+		}
+		if u.harmless == nil {
+			u.harmless = map[*ast.Ident]bool{}
+		}
+		u.harmless[id] = true
 	}
-	return false
+}
+
+// seeSelector notes which method of the hold is named, if n names one.
+func (u *usage) seeSelector(n *ast.SelectorExpr) {
+	if !u.isHeld(n.X) {
+		return
+	}
+	u.allow(n.X)
+	switch {
+	case slices.Contains(checks, n.Sel.Name):
+		u.watched = true
+	case n.Sel.Name == "Unlock" && !u.inDefer(n):
+		u.released = true
+	}
 }
 
 // noteWork notes the first work that gets the context. A deferred call does not count, since it may
 // run after the release.
 func (u *usage) noteWork(n *ast.CallExpr) {
-	if u.used != nil || u.released || n.Pos() < max(u.after, u.deferred) {
+	if u.used != nil || u.released || n.Pos() < u.after || u.inDefer(n) {
 		return
 	}
 	if u.needsNoLock(n) {
 		return
 	}
 	for _, arg := range n.Args {
-		if from, ok := u.source(arg); ok && from == u.from && arg.Pos() > u.after {
+		if from, ok := u.source(arg); ok && from == u.from {
 			u.used = arg
 			return
 		}
@@ -327,16 +344,18 @@ func (u *usage) noteWork(n *ast.CallExpr) {
 }
 
 // outlives reports goroutines of Do's function that may go on without the lock: their context has
-// no end, and the function waits for nothing.
+// no end, and the function waits for nothing, so not for them either.
 func (c checker) outlives(fn *ast.FuncLit) {
 	if c.waits(fn.Body) {
 		return
 	}
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
-		if g, ok := n.(*ast.GoStmt); ok {
-			c.endless(g, fn)
+		g, ok := n.(*ast.GoStmt)
+		if !ok {
+			return true
 		}
-		return true
+		c.endless(g, fn)
+		return false // endless has seen the goroutines inside it
 	})
 }
 
@@ -380,7 +399,7 @@ func (c checker) endless(g *ast.GoStmt, fn *ast.FuncLit) {
 		if !ok || f.FullName() != "context.WithoutCancel" {
 			return true
 		}
-		v := c.context(call.Args[0])
+		v := c.contextVariable(call.Args[0])
 		if v != nil && v.Pos() >= fn.Pos() && v.Pos() < fn.End() {
 			c.Reportf(call.Pos(), "this goroutine may go on after the lock is released or lost: "+
 				"wait for it, or let its context end")

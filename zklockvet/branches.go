@@ -12,24 +12,24 @@ type span struct{ from, to token.Pos }
 
 func (s span) has(n ast.Node) bool { return s.from <= n.Pos() && n.End() <= s.to }
 
-// branches finds the parts of a function that run without the lock, because there the error of
-// taking it is not nil.
+// branches finds the parts of a function that run, or may run, without the lock, because there the
+// error of taking it is not nil, or may not be. Nothing is reported there.
 type branches struct {
 	checker
 	err   types.Object // the error of taking the lock
-	until token.Pos    // where err is set again
+	until token.Pos    // where err is set again: from there on it says nothing about the lock
 	found []span
 }
 
-// withoutLock returns the parts of in that run without the lock that assign takes.
-func (c checker) withoutLock(in ast.Node, assign *ast.AssignStmt) []span {
+// withoutLock returns the parts of body that run, or may run, without the lock that assign takes.
+func (c checker) withoutLock(body ast.Node, assign *ast.AssignStmt) []span {
 	id, ok := assign.Lhs[2].(*ast.Ident)
 	if !ok || id.Name == "_" {
 		return nil
 	}
 	b := &branches{checker: c, err: c.TypesInfo.ObjectOf(id)}
-	b.until = b.setAfter(in, assign)
-	ast.Inspect(in, func(n ast.Node) bool {
+	b.until = b.setAfter(body, assign)
+	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.BlockStmt:
 			b.list(n.List)
@@ -47,10 +47,10 @@ func (c checker) withoutLock(in ast.Node, assign *ast.AssignStmt) []span {
 	return b.found
 }
 
-// setAfter returns where err is set for the first time after assign, or the end of in.
-func (b *branches) setAfter(in ast.Node, assign *ast.AssignStmt) token.Pos {
-	first := in.End()
-	ast.Inspect(in, func(n ast.Node) bool {
+// setAfter returns where err is set for the first time after assign, or the end of body.
+func (b *branches) setAfter(body ast.Node, assign *ast.AssignStmt) token.Pos {
+	first := body.End()
+	ast.Inspect(body, func(n ast.Node) bool {
 		again, ok := n.(*ast.AssignStmt)
 		if !ok || again.Pos() <= assign.Pos() || again.Pos() >= first {
 			return true
@@ -71,11 +71,11 @@ func (b *branches) isErr(e ast.Expr) bool {
 
 func (b *branches) add(n ast.Node) { b.found = append(b.found, span{n.Pos(), n.End()}) }
 
-// list finds the statements after an if err == nil that ends by leaving.
+// list finds the statements after an if err == nil that ends by leaving: there err is not nil.
 func (b *branches) list(all []ast.Stmt) {
 	for i, s := range all {
 		held, ok := s.(*ast.IfStmt)
-		if !ok || !b.succeeded(held.Cond) || held.Else != nil || !leaves(held.Body.List) {
+		if !ok || !b.isSuccess(held.Cond) || held.Else != nil || !leaves(held.Body.List) {
 			continue
 		}
 		if rest := all[i+1:]; len(rest) > 0 {
@@ -97,68 +97,82 @@ func leaves(all []ast.Stmt) bool {
 	return false
 }
 
-// choice finds the branch of an if that runs without the lock.
+// choice finds the branches of an if that run, or may run, without the lock.
 func (b *branches) choice(n *ast.IfStmt) {
 	switch {
-	case b.succeeded(n.Cond):
+	case b.isSuccess(n.Cond):
 		if n.Else != nil {
 			b.add(n.Else)
 		}
-	case b.failed(n.Cond):
+	case b.isFailure(n.Cond):
 		b.add(n.Body)
-		if n.Else != nil && !b.isNil(n.Cond, token.NEQ) {
-			b.add(n.Else) // there err is nil or another error
+		if n.Else != nil && !b.comparesWithNil(n.Cond, token.NEQ) {
+			b.add(n.Else) // if err == ErrBusy, say: there err is nil or another error
 		}
 	}
 }
 
-// cases finds the clauses of a switch that run without the lock: those of an error, and all that
-// come after the clause of err == nil.
+// cases finds the clauses of a switch that run, or may run, without the lock:
+//   - those whose expressions are all about errors;
+//   - those after the clause of err == nil, since there err is not nil;
+//   - default, wherever it stands, if there is a clause of err == nil.
 func (b *branches) cases(n *ast.SwitchStmt) {
-	isSuccess, isFailure := b.caseTests(n)
-	if n.Pos() > b.until || isSuccess == nil {
+	isSuccess, isFailure, ok := b.caseTests(n)
+	if !ok || n.Pos() > b.until {
 		return
 	}
-	var otherwise *ast.CaseClause // default, which runs only if no other clause does
-	succeeded := false            // a clause before has err == nil
+	var byDefault *ast.CaseClause
+	afterSuccess := false
 	for _, s := range n.Body.List {
 		clause := s.(*ast.CaseClause)
 		if clause.List == nil {
-			otherwise = clause
+			byDefault = clause
 			continue
 		}
-		notFailure := func(e ast.Expr) bool { return !isFailure(e) }
-		if succeeded || !slices.ContainsFunc(clause.List, notFailure) {
+		if afterSuccess || all(clause.List, isFailure) {
 			b.add(clause)
 		}
-		succeeded = succeeded || slices.ContainsFunc(clause.List, isSuccess)
+		if slices.ContainsFunc(clause.List, isSuccess) {
+			afterSuccess = true
+		}
 	}
-	if succeeded && otherwise != nil {
-		b.add(otherwise)
+	if afterSuccess && byDefault != nil {
+		b.add(byDefault)
 	}
+}
+
+// all reports whether is returns true for each expression.
+func all(exprs []ast.Expr, is func(ast.Expr) bool) bool {
+	for _, e := range exprs {
+		if !is(e) {
+			return false
+		}
+	}
+	return true
 }
 
 // caseTests returns two functions for the expressions of a switch's clauses: whether one stands for
-// err == nil, and whether one stands for an error. It returns nils if the switch is not about err.
-func (b *branches) caseTests(n *ast.SwitchStmt) (isSuccess, isFailure func(ast.Expr) bool) {
+// err == nil, and whether one stands for an error. ok is false if the switch is not about err.
+func (b *branches) caseTests(
+	n *ast.SwitchStmt,
+) (isSuccess, isFailure func(ast.Expr) bool, ok bool) {
 	if n.Tag == nil { // switch { case err == nil: …
-		return b.succeeded, b.failed
+		return b.isSuccess, b.isFailure, true
 	}
-	tag, ok := n.Tag.(*ast.Ident)
-	if !ok || b.TypesInfo.ObjectOf(tag) != b.err {
-		return nil, nil
+	if !b.isErr(n.Tag) {
+		return nil, nil, false
 	}
 	// switch err { case nil: …
-	return b.none, func(e ast.Expr) bool { return !b.none(e) }
+	return b.isNil, func(e ast.Expr) bool { return !b.isNil(e) }, true
 }
 
-// succeeded reports whether cond is err == nil, before err is set again.
-func (b *branches) succeeded(cond ast.Expr) bool {
-	return cond.Pos() < b.until && b.isNil(cond, token.EQL)
+// isSuccess reports whether cond is err == nil, before err is set again.
+func (b *branches) isSuccess(cond ast.Expr) bool {
+	return cond.Pos() < b.until && b.comparesWithNil(cond, token.EQL)
 }
 
-// failed reports whether cond is about an error: it mentions err, and is not err == nil.
-func (b *branches) failed(cond ast.Expr) bool {
+// isFailure reports whether cond is about an error: it mentions err, and is not err == nil.
+func (b *branches) isFailure(cond ast.Expr) bool {
 	mentioned := false
 	ast.Inspect(cond, func(n ast.Node) bool {
 		if e, ok := n.(ast.Expr); ok && b.isErr(e) {
@@ -166,18 +180,18 @@ func (b *branches) failed(cond ast.Expr) bool {
 		}
 		return true
 	})
-	return mentioned && !b.isNil(cond, token.EQL)
+	return mentioned && !b.comparesWithNil(cond, token.EQL)
 }
 
-// isNil reports whether cond compares err with nil by op.
-func (b *branches) isNil(cond ast.Expr, op token.Token) bool {
+// comparesWithNil reports whether cond compares err with nil by op.
+func (b *branches) comparesWithNil(cond ast.Expr, op token.Token) bool {
 	compared, ok := ast.Unparen(cond).(*ast.BinaryExpr)
 	if !ok || compared.Op != op {
 		return false
 	}
 	x, y := ast.Unparen(compared.X), ast.Unparen(compared.Y)
-	return b.isErr(x) && b.none(y) || b.isErr(y) && b.none(x)
+	return b.isErr(x) && b.isNil(y) || b.isErr(y) && b.isNil(x)
 }
 
-// none reports whether e is the value nil.
-func (b *branches) none(e ast.Expr) bool { return b.TypesInfo.Types[e].IsNil() }
+// isNil reports whether e is the value nil.
+func (b *branches) isNil(e ast.Expr) bool { return b.TypesInfo.Types[e].IsNil() }

@@ -12,8 +12,11 @@ import (
 // source is where a context comes from. Two equal sources in one function are the same context.
 type source struct {
 	text string     // names it, as the source code does
-	root *types.Var // the variable that it belongs to, or nil
+	root *types.Var // the variable that it belongs to; nil for context.Background() and TODO()
 }
+
+// ofVariable reports whether the context is a variable's, and not context.Background().
+func (s source) ofVariable() bool { return s.root != nil }
 
 // isContext reports whether e is a context.Context.
 func (c checker) isContext(e ast.Expr) bool {
@@ -27,7 +30,7 @@ func (c checker) isContext(e ast.Expr) bool {
 //   - a method of a variable, such as r.Context();
 //   - context.Background() and context.TODO().
 //
-// It returns false if e is no context, or one of this library, or from any other place.
+// It returns false if e is not a context, is one of this library, or comes from any other place.
 func (c checker) source(e ast.Expr) (source, bool) {
 	e = ast.Unparen(e)
 	if !c.isContext(e) {
@@ -76,7 +79,12 @@ func (c checker) root(e ast.Expr) *types.Var {
 	return nil
 }
 
-// origins are what the variables of one function, and their fields, are set to.
+// origins are what the variables of one function, and their fields, are set to. By them it is
+// decided which arguments are certainly not the lock's context.
+//
+// A derived context, as context.WithTimeout returns it, is reported once. If it derives from a
+// variable, the call that derives it is reported. If it derives from context.Background(), that
+// call may be right, since a cleanup needs such a context: the work that uses it is reported.
 type origins struct {
 	checker
 	fn  *ast.FuncLit
@@ -148,47 +156,52 @@ func (o origins) settings(s source) (all []setting) {
 	return all
 }
 
-// unprotected returns where arg, an argument of call, comes from. It returns false unless that is
-// certainly not the lock's context, and has no other report.
+// unprotected returns where arg, an argument of call, comes from. It returns false unless arg is
+// certainly not the lock's context, and is to be reported here: see origins.
 func (o origins) unprotected(call *ast.CallExpr, arg ast.Expr) (source, bool) {
 	s, ok := o.outside(arg)
-	if !ok || o.reportedBefore(arg, s) {
+	switch {
+	case !ok:
 		return source{}, false
+	case s.ofVariable():
+		return s, !o.derives(arg) // otherwise the deriving call in arg is reported
+	default:
+		return s, !o.derives(call) // otherwise the work is reported
 	}
-	if s.root == nil && o.derivedFrom(call) != nil {
-		return source{}, false // reported where work uses the derived context
-	}
-	return s, true
 }
 
 // outside returns where e comes from if that is certainly not the lock's context. That is a context
 // from outside the function, or one like context.Background(). A variable of the function is
-// followed if it is set once. outside returns false in all other cases.
+// followed if it is set once. outside returns false in all other cases, and for a variable that is
+// set by a deriving call which is reported itself.
 func (o origins) outside(e ast.Expr) (source, bool) {
 	e = ast.Unparen(e)
 	if parent := o.derivedFrom(e); parent != nil {
 		return o.outside(parent)
 	}
 	s, ok := o.source(e)
-	if !ok || s.root == nil {
+	if !ok || !s.ofVariable() {
 		return s, ok
 	}
 	set := o.settings(s)
-	if s.root.Pos() < o.fn.Pos() || s.root.Pos() > o.fn.End() {
+	isOuter := s.root.Pos() < o.fn.Pos() || s.root.Pos() > o.fn.End()
+	if isOuter {
 		return s, len(set) == 0
 	}
-	if _, isName := e.(*ast.Ident); !isName || len(set) != 1 || set[0].value == nil {
+	_, isName := e.(*ast.Ident)
+	if !isName || len(set) != 1 || set[0].value == nil {
 		return source{}, false
 	}
-	from, ok := o.outside(set[0].value)
-	return from, ok && !o.reportedBefore(set[0].value, from)
+	value := set[0].value
+	s, ok = o.outside(value)
+	if !ok || s.ofVariable() && o.derives(value) {
+		return source{}, false
+	}
+	return s, true
 }
 
-// reportedBefore reports whether e derives a context from s by a call that is reported itself. A
-// context that derives from none, as a cleanup's may, is reported where work uses it.
-func (o origins) reportedBefore(e ast.Expr, s source) bool {
-	return s.root != nil && o.derivedFrom(e) != nil
-}
+// derives reports whether e is a call that derives a context.
+func (o origins) derives(e ast.Expr) bool { return o.derivedFrom(e) != nil }
 
 // derivedFrom returns the parent of a context that a function of package context derives, or nil.
 func (o origins) derivedFrom(e ast.Expr) ast.Expr {

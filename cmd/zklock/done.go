@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/zklock/locker/internal/contender"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -54,11 +55,14 @@ func (a *app) doneCommand() *cobra.Command {
 		GroupID: groupLook,
 		Short:   "Show when a job was run, and by whom, or let it run again",
 		Long: `Show the record of the job that zklock run --once-per or --every runs at PATH: for each run its key, when it began by the
-ensemble's clock, its owner, and its token; of --every the last run, without a key. Only the job's own lock PATH has a record.
+ensemble's clock, its owner, and its token. A job run with --every has one record, of its last run, without a key. PATH is
+the job's own lock: no other path has a record of it.
 
---forget KEY removes the run of that key from the record, so that the next start for that key runs the job again, and
---forget-last the run of --every; it ends with 1 when there is none. A record forgets nothing by itself: --forget-older 2160h
-removes the runs with a key that began more than 90 days ago.`,
+--forget KEY removes the run of that key, so that the next start for that key runs the job again. --forget-last removes the
+run of --every. Both end with 1 if there is no such run.
+
+A record forgets nothing by itself: --forget-older 2160h removes the runs with a key that began more than 90 days ago, by
+this machine's clock.`,
 		Example: `  zklock done /locks/nightly-report
   zklock done --forget 2026-11-22 /locks/nightly-report
   zklock done --forget-older 2160h /locks/nightly-report`,
@@ -80,11 +84,12 @@ removes the runs with a key that began more than 90 days ago.`,
 	f.StringVar(&d.key, "forget", "", "let the job run again for this `key`")
 	f.BoolVar(&d.last, "forget-last", false, "let the job of --every run again")
 	f.DurationVar(&d.age, "forget-older", 0,
-		"let the job run again for all keys whose runs began longer ago than this")
+		"forget the runs with a key that are older than this")
 	return cmd
 }
 
-// action returns what the flags choose. changed reports whether a flag was given.
+// action returns what the flags choose. It refuses flags that can't be given together. changed
+// reports whether a flag was given.
 func (d *doneFlags) action(changed func(flag string) bool) (doneAction, error) {
 	var chosen []doneAction
 	if changed("forget") {
@@ -99,6 +104,8 @@ func (d *doneFlags) action(changed func(flag string) bool) (doneAction, error) {
 	switch {
 	case len(chosen) > 1:
 		return 0, usagef("--forget, --forget-last and --forget-older: only one of them")
+	case len(chosen) > 0 && d.asJSON:
+		return 0, usagef("--json: only without --forget, --forget-last and --forget-older")
 	case d.age < 0:
 		return 0, usagef("--forget-older %v: must not be negative", d.age)
 	case len(chosen) == 0:
@@ -171,10 +178,10 @@ func (a *app) showRuns(ctx context.Context, c *zklock.Client, path string, asJSO
 	return printRuns(a.out, runs)
 }
 
-// noteNoRecord tells the user if there is no record, which is so if path is misspelt. A record
-// whose runs were all forgotten exists and is empty.
+// noteNoRecord tells the user if there is no record, as when path is misspelt. It says nothing of a
+// record whose runs were all forgotten: that exists, and is empty.
 func (a *app) noteNoRecord(ctx context.Context, c *zklock.Client, path string) error {
-	missing, err := a.missing(ctx, c, path+".done")
+	missing, err := a.missing(ctx, c, path+contender.RecordSuffix)
 	if missing && !a.quiet {
 		notice(a.err, "%s has no record: no job was run there with --once-per or --every", path)
 	}

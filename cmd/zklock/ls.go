@@ -2,19 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
-	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/admin"
 )
@@ -32,11 +28,14 @@ func (a *app) lsCommand() *cobra.Command {
 		Use:     "ls [flags] PATH",
 		GroupID: groupLook,
 		Short:   "List the locks that are in use",
-		Long: `List the locks in use at PATH (default: $ZKLOCK_ROOT) and below it: the holder, how long it has been in line (including its
-wait: the ensemble does not know when it got the lock), and how many wait. A znode counts as a lock when it has children
-with names of contenders. ZooKeeper's own znodes are left out, and those that may not be read: it prints their number. It
-reads at most --limit znodes, with a list for each, whether they belong to locks or not: / is the whole ensemble. With
---json, it shows --rows of each line. It ends with 77 when PATH itself may not be read.`,
+		Long: `List the locks in use at PATH (default: $ZKLOCK_ROOT) and below it: the holder, how long it has been in line, and how many
+wait. The time in line includes the wait, because the ensemble does not know when the holder got the lock.
+
+A znode counts as a lock when it has children with names of contenders. ZooKeeper's own znodes are left out. So are those
+that may not, or can't, be read; it prints their number. When PATH itself may not be read, it ends with 77.
+
+Each znode costs one request, whether it belongs to a lock or not, and / is the whole ensemble. It reads at most --limit
+znodes. With --json, it shows at most --rows contenders of each lock.`,
 		Example: `  zklock ls /locks
   zklock ls --json /locks | jq -r '.[] | select(.waiting > 10) | .path'`,
 		Args: cobra.MaximumNArgs(1),
@@ -102,13 +101,15 @@ func (a *app) noteLeftOut(found walk, limits walkLimits) {
 			limits.znodes, limits.depth)
 	}
 	if found.hidden > 0 {
-		notice(a.err, "%d znodes may not be read with these credentials: "+
-			"locks there are not shown", found.hidden)
+		notice(a.err, "%d znodes %s: locks there are not shown", found.hidden, unread)
 	}
 }
 
+// unread says of znodes why ls and prune could not read them.
+const unread = "may not be read with these credentials, or have too many children"
+
 // lookRoot returns the path below which ls searches: its argument, or the one in the environment.
-// There is no other default. An ensemble may have a million znodes that are no locks, and ls would
+// There is no other default. An ensemble may have a million znodes that are not locks, and ls would
 // list each of them.
 func lookRoot(cmd *cobra.Command, args []string) (string, error) {
 	if len(args) == 1 {
@@ -131,15 +132,15 @@ func slashless(path string) string {
 
 func rowsFlag(cmd *cobra.Command, rows *int) {
 	cmd.Flags().IntVar(rows, "rows", 100,
-		"with --json, show this many contenders of a lock at most")
+		"with --json, show at most this many contenders of each lock")
 }
 
 // walkLimits bounds how much of the tree is read.
 type walkLimits struct{ znodes, depth int }
 
 func (l *walkLimits) register(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&l.znodes, "limit", 10_000, "look at this many znodes at most")
-	cmd.Flags().IntVar(&l.depth, "depth", 32, "look this many levels down at most")
+	cmd.Flags().IntVar(&l.znodes, "limit", 10_000, "read at most this many znodes")
+	cmd.Flags().IntVar(&l.depth, "depth", 32, "look at most this many levels down")
 }
 
 func (l *walkLimits) check() error {
@@ -152,13 +153,10 @@ func (l *walkLimits) check() error {
 	return nil
 }
 
-// atOnce is how many znodes are read at a time.
-const atOnce = 16
-
 // walk is the result of walking a tree.
 type walk struct {
 	locks  []lockEntry
-	hidden int  // znodes that may not be read
+	hidden int  // znodes that may not, or can't, be read
 	cut    bool // the limits left something out
 }
 
@@ -174,56 +172,6 @@ func findLocks(
 	}
 	return w, err
 }
-
-// readable returns nil if err says that one znode is gone, may not be read, or is too large to
-// read. Such a znode is left out. Of any other error readable returns err itself.
-func readable(err error) error {
-	for _, one := range []error{zk.ErrNoNode, zk.ErrNoAuth, session.ErrTooLarge, session.ErrPath} {
-		if errors.Is(err, one) {
-			return nil
-		}
-	}
-	return err
-}
-
-// each calls fn for all paths, at most atOnce at a time, and returns one of the errors. After an
-// error it makes no more calls.
-func each(paths []string, fn func(i int, path string) error) error {
-	var (
-		wg   sync.WaitGroup
-		mu   sync.Mutex
-		next int
-		bad  error
-	)
-	// take returns the index of the next path, or false if no call is left to make.
-	take := func() (int, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		if bad != nil || next == len(paths) {
-			return 0, false
-		}
-		next++
-		return next - 1, true
-	}
-	fail := func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		bad = err
-	}
-	for range min(atOnce, len(paths)) {
-		wg.Go(func() {
-			for i, more := take(); more; i, more = take() {
-				if err := fn(i, paths[i]); err != nil {
-					fail(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return bad
-}
-
-func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
 
 // printLocks prints a table of locks.
 func printLocks(out io.Writer, locks []lockEntry, now time.Time) error {

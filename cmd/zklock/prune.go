@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zklock"
@@ -81,10 +82,12 @@ type pruner struct {
 	// bound, because the number of requests is not known in advance.
 	patience time.Duration
 
-	mu      sync.Mutex // guards the fields below
-	empty   []emptyDir
-	seen    int // znodes below root
-	hidden  int // of these, the ones that may not be read
+	// What find has found below root.
+	empty  []emptyDir
+	seen   int // znodes
+	hidden int // of these, the ones that may not, or can't, be read
+
+	// What remove has done.
 	removed int
 	refused int // deletions that the ensemble refused
 }
@@ -103,8 +106,8 @@ func (p *pruner) run(ctx context.Context, a *app, c *zklock.Client, yes bool) er
 		return err
 	}
 	if p.hidden > 0 && !a.quiet {
-		notice(a.err, "%d znodes below %s may not be read with these credentials: "+
-			"they stay, and what is below them", p.hidden, p.root)
+		notice(a.err, "%d znodes below %s %s: they stay, and what is below them",
+			p.hidden, p.root, unread)
 	}
 	if !yes {
 		return p.list(a)
@@ -161,62 +164,98 @@ func (p *pruner) list(a *app) error {
 func (p *pruner) find(ctx context.Context, s *session.Session, now time.Time) error {
 	level := []string{p.root}
 	for depth := 0; depth <= p.depth && len(level) > 0; depth++ {
-		next, err := p.visit(ctx, s, level, now)
+		found, err := p.readLevel(ctx, s, level)
 		if err != nil {
 			return err
 		}
-		level = next
+		level = p.judge(found, now)
 	}
 	slices.SortFunc(p.empty, func(a, b emptyDir) int { return strings.Compare(a.path, b.path) })
 	return nil
 }
 
-// visit reads the directories of one level, notes the empty ones, and returns the directories of
-// the next level. Only an error of root itself, or one that is not about a single znode, ends it.
-func (p *pruner) visit(
-	ctx context.Context, s *session.Session, dirs []string, now time.Time,
-) ([]string, error) {
-	var next []string // guarded by p.mu
-	err := each(dirs, func(_ int, dir string) error {
-		bounded, cancel := context.WithTimeout(ctx, p.patience)
-		defer cancel()
-		names, stat, err := s.List(bounded, dir)
-		if dir == p.root && err != nil {
-			return err
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if errors.Is(err, zk.ErrNoAuth) {
-			p.seen++
-			p.hidden++
-			return nil
-		}
-		if err != nil {
-			return readable(err)
-		}
-		if dir != p.root {
-			p.noteLocked(dir, stat, now)
-		}
-		next = append(next, directories(dir, names)...)
-		return nil
+// directory is a znode as find has read it.
+type directory struct {
+	path  string
+	state directoryState
+	names []string // of its children
+	stat  zk.Stat
+}
+
+// directoryState says whether a znode could be read.
+type directoryState int
+
+const (
+	dirRead   directoryState = iota
+	dirGone                  // deleted since its parent was read
+	dirHidden                // it may not, or can't, be read
+)
+
+// readLevel reads the znodes of one level.
+func (p *pruner) readLevel(
+	ctx context.Context, s *session.Session, level []string,
+) ([]directory, error) {
+	found := make([]directory, len(level))
+	err := each(level, func(i int, dir string) error {
+		var err error
+		found[i], err = p.readDirectory(ctx, s, dir)
+		return err
 	})
-	return next, err
+	return found, err
 }
 
-// noteLocked counts a znode below root, and notes it if it is an empty directory.
-func (p *pruner) noteLocked(dir string, stat zk.Stat, now time.Time) {
-	p.seen++
-	if p.unused(stat, now) {
-		p.empty = append(p.empty, emptyDir{dir, stat.Version})
+// readDirectory reads one znode. It returns an error only if the search can't go on: root can't be
+// read, or the error is not about this znode alone.
+func (p *pruner) readDirectory(
+	ctx context.Context, s *session.Session, dir string,
+) (directory, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.patience)
+	defer cancel()
+	names, stat, err := s.List(ctx, dir)
+	d := directory{path: dir, names: names, stat: stat}
+	switch {
+	case err == nil:
+		d.state = dirRead
+	case dir == p.root:
+		return directory{}, err
+	case errors.Is(err, zk.ErrNoNode):
+		d.state = dirGone
+	case failure.IsOne(err, zk.ErrNoAuth, session.ErrTooLarge, session.ErrPath):
+		d.state = dirHidden
+	default:
+		return directory{}, err
 	}
+	return d, nil
 }
 
-// directories returns the paths of the children of dir that may be locks' directories: all except
-// contenders and ZooKeeper's own znodes.
-func directories(dir string, names []string) []string {
+// judge counts the znodes of one level, notes those that are empty lock directories, and returns
+// the paths of the next level.
+func (p *pruner) judge(level []directory, now time.Time) (next []string) {
+	for _, d := range level {
+		if d.state == dirGone {
+			continue
+		}
+		next = append(next, mayBeDirectories(d)...)
+		if d.path == p.root {
+			continue // it stays
+		}
+		p.seen++
+		switch {
+		case d.state == dirHidden:
+			p.hidden++
+		case p.unused(d.stat, now):
+			p.empty = append(p.empty, emptyDir{d.path, d.stat.Version})
+		}
+	}
+	return next
+}
+
+// mayBeDirectories returns the paths of the children of d that may be locks' directories: all
+// except contenders and ZooKeeper's own znodes.
+func mayBeDirectories(d directory) []string {
 	var paths []string
-	for _, name := range names {
-		path := join(dir, name)
+	for _, name := range d.names {
+		path := strings.TrimSuffix(d.path, "/") + "/" + name
 		if _, isContender := recipe.Parse(name); !isContender && path != "/zookeeper" {
 			paths = append(paths, path)
 		}
@@ -224,9 +263,14 @@ func directories(dir string, names []string) []string {
 	return paths
 }
 
-// unused reports whether a znode is an empty lock directory that is old enough. Containers and
-// znodes with a time to live do not count, since the ensemble removes those by itself. Like
-// ephemeral znodes, they have an owner that is not zero.
+// unused reports whether a znode is an empty lock directory that is old enough.
+//
+// These stay:
+//   - A znode with data. That is a semaphore's size, or part of the record of a job's runs, which
+//     must not be forgotten.
+//   - Containers and znodes with a time to live, which the ensemble removes by itself. Like
+//     ephemeral znodes, they have an owner that is not zero.
+//   - A znode that has never had children. It was never locked, and may be no lock's.
 func (p *pruner) unused(stat zk.Stat, now time.Time) bool {
 	isEmpty := stat.NumChildren == 0 && stat.DataLength == 0
 	hadChildren := stat.Cversion != 0
@@ -234,30 +278,74 @@ func (p *pruner) unused(stat zk.Stat, now time.Time) bool {
 	return isEmpty && hadChildren && stat.EphemeralOwner == 0 && age >= p.age
 }
 
-// remove deletes the directories that find has found, except those used or written since.
+// remove deletes the directories that find has found, except those used or written since. It counts
+// those that it has removed, and those whose deletion was refused.
 func (p *pruner) remove(ctx context.Context, s *session.Session) error {
 	paths := make([]string, len(p.empty))
 	for i, dir := range p.empty {
 		paths[i] = dir.path
 	}
-	return each(paths, func(i int, dir string) error {
-		bounded, cancel := context.WithTimeout(ctx, p.patience)
+	deletions := make([]deletion, len(paths))
+	err := each(paths, func(i int, dir string) error {
+		ctx, cancel := context.WithTimeout(ctx, p.patience)
 		defer cancel()
-		err := s.Delete(bounded, dir, p.empty[i].version)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		switch {
-		case err == nil:
-			p.removed++
-		case errors.Is(err, zk.ErrNoAuth):
-			p.refused++
-		case errors.Is(err, zk.ErrNoNode),
-			errors.Is(err, zk.ErrNotEmpty),
-			errors.Is(err, zk.ErrBadVersion):
-			// It was used or written since, or another client has removed it.
-		default:
-			return err
-		}
-		return nil
+		var err error
+		deletions[i], err = deletionOf(s.Delete(ctx, dir, p.empty[i].version))
+		return err
 	})
+	for _, d := range deletions {
+		switch d {
+		case dirRemoved:
+			p.removed++
+		case dirRefused:
+			p.refused++
+		}
+	}
+	return err
+}
+
+// deletion is what became of the deletion of a directory.
+type deletion int
+
+const (
+	dirLeft    deletion = iota // not tried, or used, written or removed by another client since
+	dirRemoved                 // removed by us
+	dirRefused                 // refused by an access list
+)
+
+// deletionOf returns what became of a deletion with the error err. It returns err itself if that is
+// not about the one directory.
+func deletionOf(err error) (deletion, error) {
+	switch {
+	case err == nil:
+		return dirRemoved, nil
+	case errors.Is(err, zk.ErrNoAuth):
+		return dirRefused, nil
+	case failure.IsOne(err, zk.ErrNoNode, zk.ErrNotEmpty, zk.ErrBadVersion):
+		return dirLeft, nil
+	}
+	return dirLeft, err
+}
+
+// atOnce is how many requests each makes at a time.
+const atOnce = 16
+
+// each calls fn for all paths, at most atOnce at a time. After an error it makes no more calls.
+// When all calls have returned, it returns the first error.
+func each(paths []string, fn func(i int, path string) error) error {
+	var calls sync.WaitGroup
+	errs := make(chan error, len(paths))
+	slots := make(chan struct{}, atOnce)
+	for i := 0; i < len(paths) && len(errs) == 0; i++ {
+		slots <- struct{}{}
+		calls.Go(func() {
+			if err := fn(i, paths[i]); err != nil {
+				errs <- err
+			}
+			<-slots
+		})
+	}
+	calls.Wait()
+	close(errs)
+	return <-errs
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/zklock/locker/tests/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
 )
 
 func TestPruneLeavesADirectoryThatIsUsedAfterItHasListedIt(t *testing.T) {
@@ -40,6 +41,27 @@ func TestPruneLeavesADirectoryThatIsUsedAfterItHasListedIt(t *testing.T) {
 	require.Equal(t, []string{"used", "written"}, s.Children("/locks"))
 	require.NoError(t, h.Check(ctx))
 	require.NoError(t, h.Unlock())
+}
+
+// A znode whose list is longer than a client reads stays, as one that may not be read, and is not
+// passed over in silence.
+func TestLsAndPruneCountAZnodeThatIsTooLargeToRead(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	launch(t, s.Addr(), "run", "/locks/large", "--", "true").exits(0)
+	launch(t, s.Addr(), "run", "/locks/small", "--", "true").exits(0)
+	s.Inject(fault.Garble(func(reply []byte) []byte {
+		return append(reply, make([]byte, 33<<20)...)
+	}).Op(fault.OpGetChildren2).Path("/locks/large"))
+	const notice = "may not be read with these credentials, or have too many children: "
+	p := launch(t, s.Addr(), "prune", "--yes", "--older-than", "0", "/locks")
+	p.exits(0)
+	require.Contains(t, p.err.String(), "1 znodes below /locks "+notice+"they stay")
+	require.Equal(t, "removed 1 of 2 znodes below /locks\n", p.out.String())
+	require.Equal(t, []string{"large"}, s.Children("/locks"))
+	p = launch(t, s.Addr(), "ls", "/locks")
+	p.exits(0)
+	require.Contains(t, p.err.String(), "1 znodes "+notice+"locks there are not shown")
 }
 
 func TestPruneHasItsOwnExitCodeWhenTheEnsembleRefusesTheDeletion(t *testing.T) {

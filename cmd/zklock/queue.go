@@ -30,9 +30,10 @@ func (a *app) queueCommand() *cobra.Command {
 		Short:   "Show who holds a lock and who waits for it",
 		Long: `Show the holders of the lock at PATH and the contenders that wait for it, in order of arrival: kind, owner, host and process,
 how long each has been in line, its ZooKeeper session, and its token, by which zklock evict removes it. An empty line is an
-empty table; when there is no znode at PATH, standard error says so. Contenders of other clients (Curator, Kazoo, go-zookeeper) are shown as well; their
-semaphores are not. Of a long line it shows --rows contenders, from the one with --from others before it, and reads only
-their data.
+empty table; when there is no znode at PATH, standard error says so. Contenders of other clients (Curator, Kazoo,
+go-zookeeper) are shown as well; their semaphores are not.
+
+It skips the first --from contenders and shows at most --rows of the rest. Only the data of those that it shows are read.
 
 It shows who has a right to the lock by the current line. When a semaphore has shrunk, its latest holders are shown as
 waiting until they release: they may still be at work.`,
@@ -52,8 +53,8 @@ waiting until they release: they may still be at work.`,
 		},
 	}
 	jsonFlag(cmd, &q.asJSON)
-	cmd.Flags().IntVar(&q.from, "from", 0, "leave out this many at the front")
-	cmd.Flags().IntVar(&q.rows, "rows", 1000, "show this many at most")
+	cmd.Flags().IntVar(&q.from, "from", 0, "skip this many at the front")
+	cmd.Flags().IntVar(&q.rows, "rows", 1000, "show at most this many")
 	return cmd
 }
 
@@ -127,8 +128,12 @@ func (a *app) missing(ctx context.Context, c *zklock.Client, path string) (bool,
 	if err != nil {
 		return false, err
 	}
-	if _, err = s.Exists(ctx, path); !errors.Is(err, zk.ErrNoNode) {
-		return false, readable(err)
+	_, err = s.Exists(ctx, path)
+	switch {
+	case errors.Is(err, zk.ErrNoAuth):
+		return false, nil // it exists, and may not be read
+	case !errors.Is(err, zk.ErrNoNode):
+		return false, err
 	}
 	if _, err := s.Exists(ctx, "/"); errors.Is(err, zk.ErrNoNode) {
 		return false, usagef("the chroot of --zk %s does not exist", a.conn.zk)

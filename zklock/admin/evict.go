@@ -17,7 +17,7 @@ import (
 // that uses this library loses its hold a moment later (zklock.ErrNodeDeleted), but its work is not
 // stopped: only the token and Hold.Multi protect against that.
 //
-// It returns nil if the contender was removed. It returns
+// It returns nil if it removed the contender, or if the contender left while it tried. It returns
 //   - zk.ErrNoNode if no contender has that token;
 //   - an error that matches zklock.ErrUnknownOutcome if the contender may have been removed;
 //   - otherwise the errors of ReadQueue.
@@ -29,23 +29,27 @@ func Evict(ctx context.Context, c *zklock.Client, path string, t zklock.Token) e
 
 func evict(ctx context.Context, c *zklock.Client, path string, t zklock.Token) error {
 	s, name, err := find(ctx, c, path, t)
-	if err == nil && name == "" {
-		err = fmt.Errorf("nobody in line has the token %d: %w", t, zk.ErrNoNode)
-	}
 	if err != nil {
 		return err
 	}
+	if name == "" {
+		return fmt.Errorf("nobody in line has the token %d: %w", t, zk.ErrNoNode)
+	}
+	// Usually the first deletion succeeds. If the contender left before it, we search again,
+	// because nil must mean that nobody in line has the token. A transaction of another client may
+	// have made several contenders, and they have one token.
 	for name != "" {
-		// The full name is never used again, so this deletes no other contender.
+		// A contender's full name is never used again, so this deletes no other contender.
 		err = s.Delete(ctx, path+"/"+name, -1)
 		if !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
-		if s, name, err = find(ctx, c, path, t); err != nil {
+		s, name, err = find(ctx, c, path, t)
+		if err != nil {
 			return err
 		}
 	}
-	return nil // it has left by itself
+	return nil
 }
 
 // find returns the name of the contender in dir with token t, or "" if there is none, and the
@@ -57,15 +61,16 @@ func find(
 	if err != nil {
 		return nil, "", err
 	}
+	if t <= 0 {
+		// No contender has such a token. ReadQueue shows 0 for a znode that may not be read.
+		return s, "", nil
+	}
 	names, err := list(ctx, s, dir)
 	if err != nil {
 		return nil, "", err
 	}
-	if t <= 0 { // the token that ReadQueue shows for a znode that may not be read
-		return s, "", nil
-	}
-	for step := range slices.Chunk(names, pageRows) {
-		nodes, err := s.StatsBelow(ctx, dir, step)
+	for batch := range slices.Chunk(names, pageRows) {
+		nodes, err := s.StatsBelow(ctx, dir, batch)
 		if err != nil {
 			return nil, "", err
 		}
@@ -73,7 +78,7 @@ func find(
 			return n.Err == nil && zklock.Token(n.Stat.Czxid) == t
 		})
 		if i >= 0 {
-			return s, step[i], nil
+			return s, batch[i], nil
 		}
 	}
 	return s, "", nil

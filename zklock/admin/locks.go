@@ -28,29 +28,36 @@ type Search struct {
 
 // Found is what Locks has found.
 type Found struct {
-	Locks     []QueuePage // those in use, by path
-	Looked    int         // znodes that were listed
-	Hidden    int         // those of them that may not be read: no lock there is in Locks
-	Truncated bool        // the search's bounds left something out
+	Locks  []QueuePage // those in use, by path
+	Looked int         // znodes that were listed, or that could not be
+	// Hidden is how many of those znodes may not be read, or can't, since the answer is too long.
+	// The locks there are not in Locks.
+	Hidden int
+	// Truncated says that Znodes or Depth of the Search left out znodes. Rows has no part in it:
+	// Holding and Waiting of a page tell how long the whole line is.
+	Truncated bool
 }
 
 // Locks returns the locks at root and below it that are held or waited for. A znode is taken for a
 // lock if it has children that are named as contenders are. Each lock is as ReadQueue shows it, at
-// a time of its own.
+// a time of its own. If root does not exist, no lock is there, and the error is nil.
 //
 // These are left out:
 //   - ZooKeeper's own znodes;
-//   - what is below a job's record;
-//   - znodes that may not be read or have more children than can be read, except root.
+//   - the znodes of a job's runs: they are below PATH.done, beside the job's lock PATH;
+//   - znodes below root that may not, or can't, be read: Found.Hidden counts them.
 //
 // It costs a list for each znode, 16 at a time, and for each lock what ReadQueue costs. It blocks
 // for that, or as long as there is no connection and ctx lasts. It may be called concurrently.
 //
-// Errors, with which Found is what was found before:
+// Errors:
 //   - zklock.ErrPath;
 //   - zklock.ErrInvalid if a bound is negative;
-//   - zk.ErrNoAuth or zklock.ErrTooLarge if root itself may not or can't be read;
+//   - zk.ErrNoAuth if root itself may not be read, and zklock.ErrTooLarge if it can't;
 //   - otherwise the errors of ReadQueue.
+//
+// With an error, Found is incomplete. It counts the znodes that were reached, and has the locks
+// that were read: none unless all znodes had been listed.
 func Locks(ctx context.Context, c *zklock.Client, root string, within Search) (Found, error) {
 	s := search{
 		c:    c,
@@ -65,6 +72,8 @@ func Locks(ctx context.Context, c *zklock.Client, root string, within Search) (F
 	return s.found, failed("locks", root, err)
 }
 
+// search is one call of Locks. It lists the tree to find the directories of locks, and then reads
+// the line of each.
 type search struct {
 	c      *zklock.Client
 	root   string
@@ -83,7 +92,8 @@ func (s *search) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A leader that has been deposed, and does not know it, would answer a sync.
+	// A leader that was deposed, and does not know it yet, would answer a Sync, and the reads after
+	// it would be stale. Settle waits until a majority has confirmed the leader.
 	if err := z.Settle(ctx, s.root); err != nil {
 		return err
 	}
@@ -92,19 +102,10 @@ func (s *search) run(ctx context.Context) error {
 		return err
 	}
 	slices.Sort(locks)
-	pages := make([]QueuePage, len(locks))
-	err = each(locks, func(i int, dir string) error {
-		var err error
-		pages[i], err = read(ctx, z, dir, 0, s.within.Rows)
-		return exceptUnreadable(err)
-	})
-	s.found.Locks = slices.DeleteFunc(pages, func(l QueuePage) bool {
-		return l.Holding+l.Waiting == 0 // gone meanwhile, or not read
-	})
-	return err
+	return s.readLocks(ctx, z, locks)
 }
 
-// walk lists the tree, level by level, and returns the locks in it.
+// walk lists the tree, level by level, and returns the directories of locks in it.
 func (s *search) walk(ctx context.Context, z *session.Session) ([]string, error) {
 	var locks []string
 	level := []string{s.root}
@@ -145,10 +146,10 @@ func (s *search) bounded(level []string, depth int) []string {
 type directory struct {
 	isLock bool     // it has contenders
 	below  []string // the paths of its other children, which may be locks
-	hidden bool     // it may not be read
+	hidden bool     // it may not, or can't, be read
 }
 
-// readLevel reads the znodes of a level, and counts those that may not be read.
+// readLevel reads the znodes of a level, and counts those that may not, or can't, be read.
 func (s *search) readLevel(
 	ctx context.Context, z *session.Session, level []string,
 ) ([]directory, error) {
@@ -166,24 +167,20 @@ func (s *search) readLevel(
 	return all, err
 }
 
-// readDirectory lists dir. Except root, it may be unreadable: then there is nothing in it.
+// readDirectory lists dir. A directory that is gone, or hidden, has nothing in it.
 func (s *search) readDirectory(
 	ctx context.Context, z *session.Session, dir string,
 ) (directory, error) {
 	names, _, err := z.List(ctx, dir)
-	if dir == s.root && failure.IsOne(err, zk.ErrNoAuth, zklock.ErrTooLarge) {
-		return directory{}, err // an empty list would say that no lock is in use
-	}
-	if errors.Is(err, zk.ErrNoAuth) {
-		return directory{hidden: true}, nil
-	}
 	if err != nil {
-		return directory{}, exceptUnreadable(err)
+		hidden, err := s.isHidden(dir, err)
+		return directory{hidden: hidden}, err
 	}
 	var d directory
+	mayBeLock := contender.CheckDir(dir) == nil
 	for _, name := range names {
-		if _, ok := recipe.Parse(name); ok {
-			d.isLock = contender.CheckDir(dir) == nil
+		if _, isContender := recipe.Parse(name); isContender {
+			d.isLock = mayBeLock
 			continue
 		}
 		child := strings.TrimSuffix(dir, "/") + "/" + name
@@ -194,31 +191,65 @@ func (s *search) readDirectory(
 	return d, nil
 }
 
-// exceptUnreadable returns err, or nil if err concerns only one znode, which is left out: it is
-// gone, or it may not or can't be read.
-func exceptUnreadable(err error) error {
-	if failure.IsOne(err, zk.ErrNoNode, zk.ErrNoAuth, zklock.ErrTooLarge, zklock.ErrPath) {
+// readLocks reads the lines of these directories into s.found, and leaves out those that are empty
+// by now. If it fails, s.found has the lines that were read before.
+func (s *search) readLocks(ctx context.Context, z *session.Session, dirs []string) error {
+	pages := make([]QueuePage, len(dirs))
+	hidden := make([]bool, len(dirs))
+	err := each(dirs, func(i int, dir string) error {
+		page, err := read(ctx, z, dir, 0, s.within.Rows)
+		if err != nil {
+			hidden[i], err = s.isHidden(dir, err)
+			return err
+		}
+		pages[i] = page
 		return nil
+	})
+	s.found.Locks = make([]QueuePage, 0, len(dirs))
+	for i, page := range pages {
+		if hidden[i] {
+			s.found.Hidden++
+		}
+		if page.Holding+page.Waiting > 0 {
+			s.found.Locks = append(s.found.Locks, page)
+		}
 	}
 	return err
 }
 
-// each calls fn for all paths, 16 at a time, until one call fails. When all calls have ended, it
-// returns the first error.
+// isHidden reports whether err, the error of reading dir, says that dir may not, or can't, be read.
+// It returns false if dir is gone: then there is nothing to see.
+//
+// It returns err itself if the search can't go on. That is so if err is not about dir alone, and
+// also if dir is the root: an empty answer would say that no lock is in use.
+func (s *search) isHidden(dir string, err error) (bool, error) {
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return false, nil
+	case dir == s.root:
+		return false, err
+	case failure.IsOne(err, zk.ErrNoAuth, zklock.ErrTooLarge, zklock.ErrPath):
+		return true, nil
+	}
+	return false, err
+}
+
+// each calls fn for all paths, 16 at a time. After an error it makes no more calls. When all calls
+// have returned, it returns the first error.
 func each(paths []string, fn func(i int, path string) error) error {
-	var all sync.WaitGroup
-	failed := make(chan error, len(paths))
-	running := make(chan struct{}, 16)
-	for i := 0; i < len(paths) && len(failed) == 0; i++ {
-		running <- struct{}{}
-		all.Go(func() {
+	var calls sync.WaitGroup
+	errs := make(chan error, len(paths))
+	slots := make(chan struct{}, 16)
+	for i := 0; i < len(paths) && len(errs) == 0; i++ {
+		slots <- struct{}{}
+		calls.Go(func() {
 			if err := fn(i, paths[i]); err != nil {
-				failed <- err
+				errs <- err
 			}
-			<-running
+			<-slots
 		})
 	}
-	all.Wait()
-	close(failed)
-	return <-failed
+	calls.Wait()
+	close(errs)
+	return <-errs
 }

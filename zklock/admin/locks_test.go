@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +55,10 @@ func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
 		require.NoError(s, err)
 		require.Equal(s, 2, found.Looked)
 		require.True(s, found.Truncated)
+		found, err = admin.Locks(s.Context(), c.Client, "/app/a", admin.Search{Rows: 1})
+		require.NoError(s, err)
+		require.Len(s, found.Locks[0].Contenders, 1)
+		require.False(s, found.Truncated, "the search left out nothing")
 
 		s.Unlock(p)
 		s.Unlock(h)
@@ -111,6 +116,79 @@ func TestLocksSaysThatItsRootIsTooLarge(t *testing.T) {
 		_, err := admin.Locks(s.Context(), c.Client, "/app", admin.Search{})
 		require.ErrorIs(s, err, zklock.ErrTooLarge)
 	})
+}
+
+// A lock that may not, or can't, be read is counted, at whichever read that shows.
+func TestLocksCountsWhatCanNotBeRead(t *testing.T) {
+	tooLong := fault.Garble(func(reply []byte) []byte {
+		return append(reply, make([]byte, 33<<20)...)
+	})
+	for name, refusal := range map[string]fault.Fault{
+		"a list that is too long":           tooLong.Times(2), // one is read again, by itself
+		"a second list that is too long":    tooLong.After(1),
+		"a list that is refused":            fault.Answer(fault.CodeNoAuth),
+		"a second list that is refused":     fault.Answer(fault.CodeNoAuth).After(1),
+		"a znode that goes before the list": fault.Answer(fault.CodeNoNode),
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c := s.Client()
+				s.Lock(c.Mutex("/app/a"))
+				s.Lock(c.Mutex("/app/b"))
+				s.Server.Inject(refusal.Op(fault.OpGetChildren2).Path("/app/a"))
+				found, err := admin.Locks(s.Context(), c.Client, "/app", admin.Search{})
+				require.NoError(s, err)
+				require.Len(s, found.Locks, 1)
+				require.Equal(s, "/app/b", found.Locks[0].Path)
+				want := 1
+				if strings.HasPrefix(name, "a znode that goes") {
+					want = 0
+				}
+				require.Equal(s, want, found.Hidden)
+				require.Equal(s, 3, found.Looked)
+			})
+		})
+	}
+}
+
+func TestLocksSaysThatItsRootIsALockWhoseLineCanNotBeRead(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		s.Lock(c.Mutex("/app"))
+		s.Server.Inject(fault.Answer(fault.CodeNoAuth).Op(fault.OpGetChildren2).Path("/app").
+			After(1))
+		_, err := admin.Locks(s.Context(), c.Client, "/app", admin.Search{})
+		require.ErrorIs(s, err, zk.ErrNoAuth)
+	})
+}
+
+func TestLocksBelowARootThatDoesNotExistAreNone(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		found, err := admin.Locks(s.Context(), s.Client().Client, "/none", admin.Search{})
+		require.NoError(s, err)
+		require.Equal(s, admin.Found{Locks: []admin.QueuePage{}, Looked: 1}, found)
+	})
+}
+
+// Of the lines that are read before an error, the result has all; of a search that fails before
+// them, none.
+func TestLocksReturnsWithAnErrorWhatItHasRead(t *testing.T) {
+	for name, before := range map[string]int{"in the search": 0, "in the reads": 1} {
+		t.Run(name, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c := s.Client()
+				s.Lock(c.Mutex("/app/a"))
+				s.Lock(c.Mutex("/app/b"))
+				s.Server.Inject(fault.Answer(fault.CodeBadArguments).Op(fault.OpGetChildren2).
+					Path("/app/b").After(before))
+				found, err := admin.Locks(s.Context(), c.Client, "/app", admin.Search{})
+				require.Error(s, err)
+				require.Len(s, found.Locks, before)
+				require.Equal(s, 3, found.Looked)
+				require.False(s, found.Truncated)
+			})
+		})
+	}
 }
 
 func TestLocksRefusesLimitsThatLeaveNothing(t *testing.T) {

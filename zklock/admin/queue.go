@@ -33,7 +33,7 @@ type Contender struct {
 	Host    string
 	PID     int
 	// Data is a candidate's value or, for other libraries' clients, all of the znode's data. It is
-	// nil if the data were too long to be read.
+	// nil if the data were not read: see ReadQueue.
 	Data []byte
 	Size int // of all the data of its znode, in bytes, read or not
 }
@@ -92,8 +92,7 @@ const (
 	// shortData is the length up to which data are always read, so that every contender of this
 	// library is named.
 	shortData = 1 << 10
-	// roomData bounds the longer data of a page in all. They are read up to queue.MaxData each, in
-	// order, while there is room.
+	// roomData bounds the sum of the longer data of a page, of up to queue.MaxData each.
 	roomData = 16 << 20
 )
 
@@ -146,8 +145,9 @@ func Queue(ctx context.Context, c *zklock.Client, path string) iter.Seq2[Contend
 //   - zklock.ErrTooLarge;
 //   - the driver's, such as zk.ErrNoAuth;
 //   - ctx's.
-func ReadQueue(ctx context.Context, c *zklock.Client, path string,
-	from, limit int) (QueuePage, error) {
+func ReadQueue(
+	ctx context.Context, c *zklock.Client, path string, from, limit int,
+) (QueuePage, error) {
 	if from < 0 || limit < 0 {
 		err := fmt.Errorf("%w: from %d, limit %d: neither may be negative",
 			zklock.ErrInvalid, from, limit)
@@ -161,9 +161,9 @@ func ReadQueue(ctx context.Context, c *zklock.Client, path string,
 	return page, failed("queue", path, err)
 }
 
-// settled returns a session that has just made a write without an effect at dir. Reads by it are
-// up to date, whereas a leader that has been deposed, and does not know it, would answer a sync. It
-// returns zklock.ErrPath if dir can't be a lock's directory.
+// settled returns a session whose reads are up to date: a majority has just confirmed its leader. A
+// Sync would not be enough, since a leader that was deposed, and does not know it yet, answers it.
+// settled returns zklock.ErrPath if dir can't be a lock's directory.
 func settled(ctx context.Context, c *zklock.Client, dir string) (*session.Session, error) {
 	if err := contender.CheckDir(dir); err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func readContenders(
 }
 
 // withinRoom returns the function that decides, for one contender of a page after the other,
-// whether its data are read.
+// whether its data are read: short data always, and longer data while roomData lasts.
 func withinRoom() func(zk.Stat) bool {
 	room := int32(roomData)
 	return func(stat zk.Stat) bool {
@@ -268,7 +268,7 @@ func list(ctx context.Context, s *session.Session, dir string) ([]string, error)
 	return children, nil
 }
 
-// failed returns err with the call that it is of, or nil if err is nil.
+// failed returns err as the error of the call op, or nil if err is nil.
 func failed(op, path string, err error) error {
 	if err == nil {
 		return nil

@@ -14,7 +14,8 @@ import (
 const aheadBytes = 64 << 10
 
 // readAhead reads a request's body into memory and returns the body for the handler. net/http
-// notices that an HTTP/1 client goes away only when the body has been read.
+// notices that an HTTP/1 client goes away only when the body has been read. sent is the body with
+// which the request came. The function that chose the lock may have put another one in its place.
 //
 // It does not read
 //   - a body that comes over HTTP/2;
@@ -22,31 +23,28 @@ const aheadBytes = 64 << 10
 //   - a body that waits for "100 Continue";
 //   - a body that is longer than aheadBytes.
 //
-// It returns an error if the connection has ended. The handler gets any other error, such as that
-// of http.MaxBytesReader, when it reads the body.
-func readAhead(w http.ResponseWriter, r *http.Request) (io.ReadCloser, error) {
+// It returns an error if the connection has ended, or if its read deadline has passed. The handler
+// gets any other error, such as that of http.MaxBytesReader, when it reads the body.
+func readAhead(w http.ResponseWriter, r *http.Request, sent io.Reader) (io.ReadCloser, error) {
 	if !mayReadAhead(r) {
 		return r.Body, nil
 	}
-	// net/http watches the connection once ReadAll has met the body's end. The function that chose
-	// the lock may have put another body in its place, so its length is bounded here too.
+	// A body that was put in the place of sent may be longer than the request says: then only the
+	// beginning is read. The limit is one byte more than aheadBytes, so that the end of a body of
+	// just that length is met, and net/http notices it.
 	begin, err := io.ReadAll(io.LimitReader(r.Body, aheadBytes+1))
 	var broken net.Error
 	switch {
-	case err == nil:
-		return &readBody{
-			Reader: io.MultiReader(bytes.NewReader(begin), r.Body),
-			Closer: r.Body,
-			w:      w,
-			left:   len(begin),
-		}, nil
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &broken):
 		return nil, err
+	case err != nil:
+		return begunBody{io.MultiReader(bytes.NewReader(begin), failing{err}), r.Body}, nil
 	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(begin), failing{err}), r.Body}, nil
+	body := begunBody{io.MultiReader(bytes.NewReader(begin), r.Body), r.Body}
+	if len(begin) > aheadBytes && !hasEnded(sent) {
+		return body, nil
+	}
+	return &readBody{begunBody: body, w: w, left: len(begin)}, nil
 }
 
 func mayReadAhead(r *http.Request) bool {
@@ -56,19 +54,41 @@ func mayReadAhead(r *http.Request) bool {
 	return 0 < r.ContentLength && r.ContentLength <= aheadBytes
 }
 
-// readBody is a body that has been read ahead. When the handler has read it to its end, readBody
-// removes the connection's read deadline, as net/http does at the end of a body: from there on
-// net/http reads only to notice the end of the connection, and a deadline would look like that.
-type readBody struct {
+// hasEnded reports whether a request's body has been read to its end. A body of net/http, and one
+// that bounds or decodes it, keeps returning io.EOF then. Until then a read of no bytes returns nil
+// at once.
+func hasEnded(body io.Reader) bool {
+	if body == nil {
+		return true
+	}
+	_, err := body.Read(nil)
+	return errors.Is(err, io.EOF)
+}
+
+// begunBody is a body of which the beginning has been read, and is read from memory again.
+type begunBody struct {
 	io.Reader
 	io.Closer
+}
+
+// failing is a reader that fails.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// readBody is a begunBody for which nothing is left to read from the connection. When the handler
+// has read what was read ahead, readBody removes the connection's read deadline, as net/http does
+// at the end of a body. From there on net/http reads only to notice the end of the connection, and
+// it would take the end of a deadline for that.
+type readBody struct {
+	begunBody
 	w     http.ResponseWriter
-	left  int // bytes
+	left  int // bytes that were read ahead, and that the handler has not read yet
 	ended sync.Once
 }
 
 func (b *readBody) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
+	n, err := b.begunBody.Read(p)
 	b.left -= n
 	if b.left <= 0 || err != nil {
 		b.ended.Do(func() {
@@ -82,8 +102,3 @@ func (b *readBody) Read(p []byte) (int, error) {
 // leave is called when the handler has returned. From then on the connection is the server's again,
 // and readBody leaves its deadlines alone.
 func (b *readBody) leave() { b.ended.Do(func() {}) }
-
-// failing is a reader that fails.
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }

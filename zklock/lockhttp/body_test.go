@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -212,6 +213,66 @@ func TestAReadDeadlineDoesWhatItDoesWithoutTheLock(t *testing.T) {
 				require.NoError(t, answer.Body.Close())
 				require.Equal(t, k.want, ended, name)
 			}
+		}
+	})
+}
+
+// The function that chose the lock put a longer body in the place of the request's. While the
+// client has still to send, a read deadline is in force; when it has sent all, the deadline goes.
+func TestAReadDeadlineGoesWhenTheClientHasSentAll(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		const more = 70 << 10
+		for name, k := range map[string]struct {
+			send    string // of the four bytes that the request announces
+			readErr error
+		}{
+			"all was sent":    {"four", nil},
+			"some is to come": {"fo", os.ErrDeadlineExceeded},
+		} {
+			choose := func(r *http.Request) (lockhttp.Do, error) {
+				const most = 1 << 20
+				first := io.Reader(strings.NewReader(strings.Repeat("x", more)))
+				if k.readErr == nil { // the whole body is read before the wait
+					first = io.MultiReader(io.LimitReader(r.Body, most), first)
+				}
+				r.Body = struct {
+					io.Reader
+					io.Closer
+				}{io.MultiReader(first, r.Body), r.Body}
+				return byKey(c)(r)
+			}
+			var readErr, ended error
+			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				deadline := time.Now().Add(time.Second)
+				require.NoError(t, http.NewResponseController(w).SetReadDeadline(deadline), name)
+				_, readErr = io.ReadFull(r.Body, make([]byte, more+4))
+				time.Sleep(time.Minute)
+				ended = r.Context().Err()
+			})
+			client := start(t, &http.Server{Handler: lockhttp.Middleware(wait, choose)(handler)})
+			body, in := io.Pipe()
+			go func() {
+				_, _ = io.WriteString(in, k.send)
+				if len(k.send) == 4 {
+					_ = in.Close()
+				}
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://memory/?key=k", body)
+			require.NoError(t, err)
+			r.ContentLength = 4
+			answer, err := client.Do(r)
+			if k.readErr == nil {
+				require.NoError(t, err, name)
+				require.NoError(t, answer.Body.Close())
+				require.NoError(t, ended, name)
+			} else if err == nil {
+				require.NoError(t, answer.Body.Close())
+			}
+			cancel()
+			require.NoError(t, in.Close())
+			require.ErrorIs(t, readErr, k.readErr, name)
 		}
 	})
 }

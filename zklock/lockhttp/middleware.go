@@ -20,10 +20,10 @@ import (
 // for readers, or a function that calls such a method, as for the permits of a zklock.Semaphore.
 type Do func(ctx context.Context, work func(ctx context.Context) error) error
 
-// Middleware runs a handler under the lock that the function lock chooses for each request. That is
-// usually a Mutex whose path zklock.KeyPath makes from the request. In the whole fleet, requests
-// with one path go one after the other, in order of arrival; those with different paths go side by
-// side. A request for which lock returns nil needs no lock.
+// Middleware runs a handler under the lock that the function choose returns for each request. That
+// is usually the Do of a Mutex whose path zklock.KeyPath makes from the request. In the whole
+// fleet, requests with one path go one after the other, in order of arrival; those with different
+// paths go side by side. A request for which choose returns a nil Do is served without a lock.
 //
 // A request waits at most for wait, which must be positive, or for its lock's WithMaxWait, if that
 // is less. With WithMaxWait(0) it does not wait in line. It leaves the line as soon as its own
@@ -49,18 +49,18 @@ type Do func(ctx context.Context, work func(ctx context.Context) error) error
 //
 // # Answers without the handler
 //
-//	400   The function returned an error, or a lock whose path can't be one, such as KeyPath's of
-//	      the empty key. Or the body could not be read.
+//	400   choose returned an error, or a lock whose path can't be one, such as KeyPath's of the
+//	      empty key. Or the body could not be read.
 //	409   Another client has the lock, and the wait, or the request's deadline, is over. The
 //	      answer has Retry-After.
 //	503   The ensemble could not be reached in all that time, or, for a request that does not
 //	      wait, within 5 s. Or the Client is closed, or the server has given up the request. The
 //	      answer has Retry-After.
 //	500   The lock can't work: a bad option, a path that is another kind of lock, access refused.
-//	      Or the server's WriteTimeout is no longer than wait: its ErrorLog has a line.
+//	      Or the server's WriteTimeout is no longer than wait: its ErrorLog says so, once.
 //
-// An error of lock that is a Refusal, or wraps one, chooses its own answer. The answers' texts name
-// no path, key or holder; hooks and logger of the Client tell why.
+// An error of choose that is a Refusal, or wraps one, chooses its own answer. The answers' texts
+// name no path, key or holder; hooks and logger of the Client tell why.
 //
 // # In the handler
 //
@@ -90,15 +90,16 @@ type Do func(ctx context.Context, work func(ctx context.Context) error) error
 //
 // The returned function may be called, and what it returns may serve, concurrently. Middleware
 // panics if wait is not positive.
-func Middleware(wait time.Duration,
-	lock func(*http.Request) (Do, error)) func(http.Handler) http.Handler {
+func Middleware(
+	wait time.Duration, choose func(*http.Request) (Do, error),
+) func(http.Handler) http.Handler {
 	if wait <= 0 {
 		panic(fmt.Sprintf("lockhttp: wait %v: is not positive", wait))
 	}
-	m := &middleware{wait: wait, lock: lock}
+	m := &middleware{wait: wait, choose: choose}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			m.serve(next, w, r)
+			m.answer(next, w, r)
 		})
 	}
 }
@@ -106,13 +107,14 @@ func Middleware(wait time.Duration,
 // middleware is what one Middleware's requests share.
 type middleware struct {
 	wait    time.Duration
-	lock    func(*http.Request) (Do, error)
+	choose  func(*http.Request) (Do, error)
 	servers servers
 }
 
-// serve answers r by next, under the lock if r needs one.
-func (m *middleware) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
-	do, err := m.lock(r)
+// answer answers r by next, under the lock if r needs one.
+func (m *middleware) answer(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	sent := r.Body
+	do, err := m.choose(r)
 	if err != nil {
 		refuseUnnamed(w, err)
 		return
@@ -122,17 +124,19 @@ func (m *middleware) serve(next http.Handler, w http.ResponseWriter, r *http.Req
 		return
 	}
 	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+	known := m.servers.of(server)
 	if !leavesTime(m.wait, server) {
+		known.warning.Do(func() { warnOfWriteTimeout(m.wait, server) })
 		serverError(w)
 		return
 	}
-	body, err := readAhead(w, r)
+	body, err := readAhead(w, r, sent)
 	if err != nil {
 		http.Error(w, "the request's body can't be read", http.StatusBadRequest)
 		return
 	}
 	l := &lockedRequest{next: next, w: w, r: r, body: body, server: server}
-	l.serve(do, m.wait, m.servers.running(server))
+	l.waitAndServe(do, m.wait, known.untilShutdown)
 }
 
 // phase is how far a request that needs a lock has come. It changes once.
@@ -160,14 +164,14 @@ type lockedRequest struct {
 	phase  atomic.Int32
 }
 
-// serve waits for the lock by do, at most for wait or until shutDown ends, and serves the request
-// under it. If there is no lock, it refuses the request.
-func (l *lockedRequest) serve(do Do, wait time.Duration, shutDown context.Context) {
+// waitAndServe waits for the lock by do, at most for wait or until untilShutdown ends, and serves
+// the request under it. If there is no lock, it refuses the request.
+func (l *lockedRequest) waitAndServe(do Do, wait time.Duration, untilShutdown context.Context) {
 	l.ctx, l.cancel = context.WithCancelCause(l.r.Context())
 	defer l.cancel(nil)
 	timer := time.AfterFunc(wait, func() { l.giveUp(errWaited) })
 	defer timer.Stop()
-	stop := context.AfterFunc(shutDown, func() { l.giveUp(http.ErrServerClosed) })
+	stop := context.AfterFunc(untilShutdown, func() { l.giveUp(http.ErrServerClosed) })
 	defer stop()
 	err := do(l.ctx, l.work)
 	if l.phase.Load() == served {
@@ -175,8 +179,10 @@ func (l *lockedRequest) serve(do Do, wait time.Duration, shutDown context.Contex
 		// release that failed.
 		return
 	}
-	if why := context.Cause(l.ctx); why != nil && errors.Is(err, l.ctx.Err()) {
-		err = fmt.Errorf("%w: %w", err, why)
+	// An error that says no more than that l.ctx has ended does not say why. The cause does, and
+	// refuse chooses the status by it: the wait is over, or the server shuts down.
+	if cause := context.Cause(l.ctx); cause != nil && errors.Is(err, l.ctx.Err()) {
+		err = fmt.Errorf("%w: %w", err, cause)
 	}
 	refuse(l.w, l.r, err)
 }
@@ -196,7 +202,7 @@ func (l *lockedRequest) work(ctx context.Context) error {
 		return nil
 	}
 	if l.phase.Load() == served {
-		// The do repeats its work, but a request has one answer.
+		// The Do called its work again, but a request has one answer.
 		return errors.New("lockhttp: the request was served before")
 	}
 	<-l.ctx.Done() // the lock came too late: giveUp is about to cancel
@@ -236,40 +242,49 @@ func (l *lockedRequest) callHandler(ctx context.Context) {
 }
 
 // leavesTime reports whether a server, which may be nil, leaves time for an answer after the wait.
-// If not, it logs so, where the server does.
 func leavesTime(wait time.Duration, server *http.Server) bool {
-	if server == nil || server.WriteTimeout <= 0 || wait < server.WriteTimeout {
-		return true
-	}
+	return server == nil || server.WriteTimeout <= 0 || wait < server.WriteTimeout
+}
+
+// warnOfWriteTimeout logs, where the server does, that it leaves no time for an answer.
+func warnOfWriteTimeout(wait time.Duration, server *http.Server) {
 	logf := log.Printf
 	if server.ErrorLog != nil {
 		logf = server.ErrorLog.Printf
 	}
 	logf("lockhttp: a wait of %v leaves no time for an answer: WriteTimeout is %v",
 		wait, server.WriteTimeout)
-	return false
 }
 
-// servers has, for each http.Server whose requests have come, a context that ends when the server
-// is shut down. Shutdown calls no function that is registered later. So if the very first requests
-// come while Shutdown runs, they wait for their locks all the same.
-type servers struct{ contexts sync.Map }
+// servers are the servers whose requests have come, by *http.Server.
+type servers struct{ known sync.Map }
 
-// running returns the context of a server, which may be nil.
-func (s *servers) running(server *http.Server) context.Context {
+// knownServer is what the middleware keeps of one server.
+type knownServer struct {
+	untilShutdown context.Context // ends when the server is shut down
+	warning       sync.Once       // warnOfWriteTimeout
+}
+
+// of returns what is kept of a server, which may be nil.
+//
+// The first request of a server registers a function for its Shutdown. Shutdown calls no function
+// that is registered later. So if the very first requests come while Shutdown runs, they wait for
+// their locks all the same.
+func (s *servers) of(server *http.Server) *knownServer {
 	if server == nil {
-		return context.Background()
+		return &knownServer{untilShutdown: context.Background()}
 	}
-	if ctx, ok := s.contexts.Load(server); ok {
-		return ctx.(context.Context)
+	if known, ok := s.known.Load(server); ok {
+		return known.(*knownServer)
 	}
-	ctx, shutDown := context.WithCancel(context.Background())
-	if ctx, ok := s.contexts.LoadOrStore(server, ctx); ok {
-		shutDown()
-		return ctx.(context.Context)
+	ctx, cancel := context.WithCancel(context.Background())
+	known, loaded := s.known.LoadOrStore(server, &knownServer{untilShutdown: ctx})
+	if loaded {
+		cancel() // another request was faster, and has registered its own
+	} else {
+		server.RegisterOnShutdown(cancel)
 	}
-	server.RegisterOnShutdown(shutDown)
-	return ctx
+	return known.(*knownServer)
 }
 
 // errWaited is why a request stops waiting for its lock.
@@ -344,8 +359,8 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// isBusy reports whether err says that another client has the lock: the error of a wait that has
-// ended has the place in line if it was known.
+// isBusy reports whether err says that another client has the lock. The error of a wait that has
+// ended says so if it has a place in line: without one, no server had answered.
 func isBusy(err error) bool {
 	var line queue.LineError
 	return errors.Is(err, zklock.ErrBusy) ||

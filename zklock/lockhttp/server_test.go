@@ -203,6 +203,12 @@ func TestAWaitThatTheServersWriteTimeoutLeavesNoTimeForIsRefused(t *testing.T) {
 			require.Equal(t, want == 200, served.Load() == 1, limit)
 			require.Equal(t, want == 500, strings.Contains(told.String(), "WriteTimeout"),
 				told.String())
+			if want == 500 {
+				answer, err = client.Post("http://memory/?key=k", "", nil)
+				require.NoError(t, err)
+				require.NoError(t, answer.Body.Close())
+				require.Equal(t, 1, strings.Count(told.String(), "\n"), "it is said once")
+			}
 			if released.Stop() {
 				locktest.Unlock(t, hold)
 			}

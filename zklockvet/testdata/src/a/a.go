@@ -336,6 +336,67 @@ func (s *service) keeps(ctx context.Context, m *zklock.Mutex) error {
 	return work(ctx)
 }
 
+// Other code gets the hold, and may check it.
+
+func sends(ctx context.Context, m *zklock.Mutex, holds chan *zklock.Hold) error {
+	_, hold, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	holds <- hold
+	return work(ctx)
+}
+
+func pointsTo(ctx context.Context, m *zklock.Mutex, s *struct{ hold **zklock.Hold }) error {
+	_, hold, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	s.hold = &hold
+	return work(ctx)
+}
+
+func renames(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	var h = hold
+	for h.Err() == nil {
+		_ = work(ctx)
+	}
+	return h.Unlock()
+}
+
+func keysBy(ctx context.Context, m *zklock.Mutex, all map[*zklock.Hold]bool) error {
+	_, hold, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	all[(hold)] = true
+	return work(ctx)
+}
+
+func onlyCompares(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.Lock(ctx)
+	if err != nil || hold == nil {
+		return err
+	}
+	defer hold.Unlock()
+	return work(ctx) // want `ctx does not end when the lock is lost`
+}
+
+func setsAgain(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	_ = work(ctx) // want `ctx does not end when the lock is lost`
+	_ = hold.Unlock()
+	hold = nil
+	return hold.Unlock()
+}
+
 func group(ctx context.Context) (*service, context.Context) { return nil, ctx }
 
 func derives(ctx context.Context, m *zklock.Mutex) error {
@@ -367,6 +428,9 @@ func variants(ctx context.Context, j *zklock.Job, fn func(context.Context) error
 func goroutines(ctx context.Context, m *zklock.Mutex) error {
 	_ = m.Do(ctx, func(ctx context.Context) error {
 		go work(context.WithoutCancel(ctx)) // want `this goroutine may go on after the lock is released or lost`
+		go func() {
+			go work(context.WithoutCancel(ctx)) // want `this goroutine may go on after the lock is released or lost`
+		}()
 		go work(ctx)
 		return nil
 	})
