@@ -154,9 +154,10 @@ func (h *Hold) Token() Token {
 }
 
 // SafeUntil returns the instant, by the local clock, before which no other client can hold the
-// lock, unless it is released, or session or znode are removed by force. Each answered heartbeat
-// moves it on. When nothing is heard any more, the context ends at least a twentieth of the session
-// timeout before it (0.5 s by default), in which the work can stop.
+// lock, unless it is released, or session or znode are removed by force, or this process ends with
+// a session file (WithSessionFile). Each answered heartbeat moves it on. When nothing is heard any
+// more, the context ends at least a twentieth of the session timeout before it (0.5 s by default),
+// in which the work can stop.
 func (h *Hold) SafeUntil() time.Time {
 	return h.ctx.s.SafeUntil()
 }

@@ -127,7 +127,8 @@ func WithDialer(dial session.Dialer) Option {
 // next Client that opens the file after the process has ended closes them. The process has ended
 // when it and every child that has the file's descriptor have. So if children do work that a lock
 // protects, and may survive the process, give them the descriptor (Client.SessionFile), or don't
-// use this option.
+// use this option. The descriptor only keeps the locks from being freed early: they are free a
+// session timeout after the process has ended, as without the file, so children should end with it.
 //
 //	zklock.Dial(ctx, servers, zklock.WithSessionFile("/var/lib/billing/zklock.session"))
 //
@@ -136,14 +137,16 @@ func WithDialer(dial session.Dialer) Option {
 // fails, naming it; Open does not wait. Two Clients of one process can't share a file. Don't copy,
 // move or remove it.
 //
-// It has to be on a local disk or tmpfs, of Linux or macOS; a path that can't serve is the error of
-// Dial and Open, before any I/O to the ensemble, and a file that is no session file is not changed.
+// It has to be on ext4, xfs, f2fs, zfs or tmpfs of Linux, or on APFS; a path that can't serve is
+// the error of Dial and Open, before any I/O to the ensemble, and a file that is not empty, and not
+// a session file, is not changed.
 // A file that was copied, restored, damaged, or written before the system started or for other
 // servers, closes nothing, and one line of the log says why. Who can read the file can close the
 // sessions: it is made for its owner alone (0600).
 //
 // What the process has sent before it crashed may still run, such as a statement in a database: as
-// with every lock, only the token (Hold.Token) stops that. Default: none.
+// with every lock, only the token (Hold.Token) stops that. Don't tell others to rely on
+// Hold.SafeUntil: the locks of a process that has crashed may be free before it. Default: none.
 func WithSessionFile(path string) Option {
 	return Option{unless(path == "", func(o *options) {
 		o.sessionFile = path

@@ -119,6 +119,10 @@ func (c *Client) start() (*present, error) {
 // program knows what they protect.
 func (c *Client) closeGivenUp(given *present, over <-chan struct{}) {
 	<-given.session.Cut()
+	if errors.Is(given.session.Err(), ErrSessionExpired) {
+		c.forgetSession(given.session.ID())
+		return
+	}
 	wasClosed := errors.Is(given.session.Err(), ErrClosed)
 	if given.hasOwnZnodes.Load() && !wasClosed {
 		return

@@ -3,6 +3,7 @@ package zklock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -25,8 +26,11 @@ func (c *Client) openFile(
 		return sessionfile.Left{}, nil
 	}
 	file, left, err := sessionfile.Open(ctx, c.opts.sessionFile, servers, patience)
-	if err != nil {
+	if errors.Is(err, sessionfile.ErrRefused) {
 		return left, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if err != nil {
+		return left, err
 	}
 	c.file = file
 	if left.Why != nil {
@@ -77,11 +81,15 @@ func (c *Client) closeLeft(left sessionfile.Left) {
 	if err != nil {
 		return // the Client is closed, and the next one finds them in the file
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, present.Timeout()+2*present.TickTime())
-	defer cancel()
+	patience := present.Timeout() + 2*present.TickTime()
 	for _, k := range left.Keys {
+		ctx, cancel := context.WithTimeout(c.ctx, patience)
 		err := zksession.CloseByKey(ctx, c.connect, c.opts.session, zksession.Key(k),
 			present.Server())
+		cancel()
+		if c.ctx.Err() != nil {
+			return
+		}
 		if err != nil {
 			c.log.Warn("zklock: the locks of a process that has crashed are not free yet",
 				"pid", left.PID, "session", fmt.Sprintf("%#x", k.ID), "error", bare(err))
@@ -95,7 +103,8 @@ func (c *Client) closeLeft(left sessionfile.Left) {
 
 // SessionFile returns the open file of WithSessionFile, or nil without it, for the ExtraFiles of
 // exec.Cmd: a child that has it counts as this process, so nobody closes this process's sessions
-// while the child lives. Don't close it or write to it.
+// early while the child lives. They still end a session timeout after the process. Don't close it
+// or write to it.
 func (c *Client) SessionFile() *os.File {
 	if c.file == nil {
 		return nil

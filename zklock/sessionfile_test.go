@@ -57,7 +57,20 @@ func newSessionFileTest(t *testing.T) *sessionFileTest {
 	t.Helper()
 	s := locktest.SiteOf(t, 1)
 	return &sessionFileTest{T: t, site: s, path: s.Path(t),
-		file: filepath.Join(t.TempDir(), "session")}
+		file: filepath.Join(localDir(t), "session")}
+}
+
+// localDir returns a directory on a file system that session files may be on.
+func localDir(t *testing.T) string {
+	t.Helper()
+	const tmpfs = "/dev/shm"
+	if _, err := os.Stat(tmpfs); err != nil {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(tmpfs, "zklock")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
 }
 
 // holder starts a process that takes the lock, and plays the part.
@@ -228,7 +241,8 @@ func TestScenario84_AStoppedProcessKeepsItsSession(t *testing.T) {
 	began := time.Now()
 	patience := s.site.ShortTimeout()
 	_, err := s.dial(s.file, patience)
-	require.ErrorIs(t, err, zklock.ErrInvalid)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, zklock.ErrInvalid, "it may work the next time")
 	require.ErrorContains(t, err, fmt.Sprintf("process %d", holder.cmd.Process.Pid))
 	require.GreaterOrEqual(t, time.Since(began), patience)
 

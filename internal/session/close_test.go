@@ -185,3 +185,9 @@ func TestCloseDoesNotWaitForADialerThatTakesItsTime(t *testing.T) {
 		time.Sleep(time.Minute) // the dialer cannot be stopped, and returns later
 	})
 }
+
+// A session that was never granted has no key. To ask a server for it would open one.
+func TestNoSessionIsOpenedToCloseNone(t *testing.T) {
+	err := session.CloseByKey(t.Context(), "a:1", session.Config{}, session.Key{}, "")
+	require.ErrorIs(t, err, session.ErrConfig)
+}

@@ -67,6 +67,9 @@ func CloseByKey(ctx context.Context, connect string, conf Config, key Key, first
 	if err != nil {
 		return err
 	}
+	if key.ID == 0 { // a server would open a session
+		return fmt.Errorf("%w: session 0x0 can't be closed", ErrConfig)
+	}
 	to := toClose{dialing: cfg.dialing(), key: key}
 	to.common = link.Common{
 		Clock:         new(clock.Clock),

@@ -1,6 +1,9 @@
 package sessionfile
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
 const MaxKeys = maxKeys
 
@@ -27,14 +30,18 @@ func Parse(contents []byte) ([]Key, error) {
 	return r.Keys, err
 }
 
-// CloseForWrites makes every later write of f fail.
-func (f *File) CloseForWrites() error {
+// MakeReadOnly makes every later write of f fail. mend does what the end of the process does.
+func (f *File) MakeReadOnly() (mend func() error, err error) {
 	readOnly, err := os.Open(f.path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	writable := f.f
 	f.f = readOnly
-	return nil
+	return func() error {
+		unclaim(f.id)
+		return errors.Join(readOnly.Close(), writable.Close())
+	}, nil
 }

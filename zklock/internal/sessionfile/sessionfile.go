@@ -47,9 +47,12 @@ const retryPause = 20 * time.Millisecond
 // Open opens the file at path, or makes it, and locks it. If another process has it, Open waits
 // until that ends, up to patience, or until ctx ends. servers are those of the ensemble.
 //
-// A file that is no session file is refused, and not changed; so is one on a file system whose
-// locks are not known to hold for this machine alone, and one that another File of this process
-// has. These errors match ErrRefused.
+// A file that is not empty, and not a session file, is refused, and not changed; so is one on a
+// file system whose locks are not known to hold for this machine alone, and one that another File
+// of this process has. These errors match ErrRefused. The error for a file that another process has
+// does not.
+//
+// ctx does not bound the calls of the file system itself: the disk has to answer.
 func Open(
 	ctx context.Context, path string, servers []string, patience time.Duration,
 ) (*File, Left, error) {
@@ -71,7 +74,7 @@ func Open(
 		case <-late.C:
 			return nil, Left{}, err
 		case <-ctx.Done():
-			return nil, Left{}, fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+			return nil, Left{}, fmt.Errorf("%w: waiting for a %w", ctx.Err(), err)
 		}
 	}
 }
@@ -117,7 +120,7 @@ func begin(path string, f *os.File, mine record) (_ *File, left Left, err error)
 	if err := f.Chmod(0o600); err != nil { // who can read it can close the sessions
 		return nil, left, refused(path, err)
 	}
-	sf.left = left.Keys
+	sf.left = slices.Clone(left.Keys) // the caller goes through his while we remove from ours
 	sf.now.Keys = slices.Clone(left.Keys)
 	if err := sf.writeLocked(); err != nil {
 		return nil, left, err
@@ -145,7 +148,7 @@ func holderOf(f *os.File) error {
 	contents, err := readAll(f)
 	if err == nil {
 		if r, err := parse(contents); err == nil {
-			return fmt.Errorf("%w: process %d", errLocked, r.PID)
+			return fmt.Errorf("%w: process %d, or a child of it", errLocked, r.PID)
 		}
 	}
 	return errLocked
@@ -230,6 +233,9 @@ func (f *File) Descriptor() *os.File { return f.f }
 // Close lets other processes have the file, once the children that have its descriptor have ended.
 // It leaves no session of this process in it, since this process goes on; those of earlier
 // processes that are not known to be closed stay. It may be called again.
+//
+// If the file can't be changed, and so still names this process's sessions, it stays locked until
+// the process ends.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -239,6 +245,11 @@ func (f *File) Close() error {
 	f.closed = true
 	f.now.Keys = f.left
 	err := f.writeLocked()
+	if err != nil {
+		if emptyErr := f.f.Truncate(0); emptyErr != nil {
+			return errors.Join(err, emptyErr)
+		}
+	}
 	unclaim(f.id)
 	return errors.Join(err, f.f.Close())
 }

@@ -25,12 +25,25 @@ func open(t *testing.T, path string) (*sessionfile.File, sessionfile.Left) {
 	return f, left
 }
 
+// newPath returns the path of a file that does not exist, on a file system that Open accepts.
+func newPath(tb testing.TB) string {
+	tb.Helper()
+	const tmpfs = "/dev/shm"
+	if _, err := os.Stat(tmpfs); err != nil {
+		return filepath.Join(tb.TempDir(), "f")
+	}
+	dir, err := os.MkdirTemp(tmpfs, "zklock")
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, os.RemoveAll(dir)) })
+	return filepath.Join(dir, "f")
+}
+
 func key(id int64) sessionfile.Key {
 	return sessionfile.Key{ID: id, Password: [16]byte{1, 2, byte(id)}}
 }
 
 func TestWhatACrashedProcessLeavesGoesToTheNextUntilItIsClosed(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f")
+	path := newPath(t)
 	f, left := open(t, path)
 	require.Empty(t, left)
 	for id := range int64(3) {
@@ -65,7 +78,7 @@ func TestWhatACrashedProcessLeavesGoesToTheNextUntilItIsClosed(t *testing.T) {
 
 // The servers are the same ensemble in any order.
 func TestTheOrderOfTheServersDoesNotMatter(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f")
+	path := newPath(t)
 	f, _ := open(t, path)
 	require.NoError(t, f.Add(key(1)))
 	require.NoError(t, f.Crash())
@@ -78,7 +91,7 @@ func TestTheOrderOfTheServersDoesNotMatter(t *testing.T) {
 }
 
 func TestARecordOfAnotherBootIsNotUsed(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f")
+	path := newPath(t)
 	f, _ := open(t, path)
 	require.NoError(t, f.Add(key(1)))
 	require.NoError(t, f.WriteAsOfBoot("another"))
@@ -90,7 +103,7 @@ func TestARecordOfAnotherBootIsNotUsed(t *testing.T) {
 
 // The keys that a file has room for are the latest.
 func TestAFullRecord(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f")
+	path := newPath(t)
 	f, _ := open(t, path)
 	longest := sessionfile.Key{ID: math.MinInt64}
 	for i := range longest.Password {
@@ -106,16 +119,38 @@ func TestAFullRecord(t *testing.T) {
 	require.Equal(t, key(7), left.Keys[sessionfile.MaxKeys-1])
 }
 
-func TestAWriteThatFailsIsAnError(t *testing.T) {
-	f, _, err := sessionfile.Open(t.Context(), filepath.Join(t.TempDir(), "f"), servers, 0)
+// Remove does not change what the caller of Open goes through.
+func TestRemovingAKeyLeavesTheOthersToTheCaller(t *testing.T) {
+	path := newPath(t)
+	f, _ := open(t, path)
+	for id := range int64(3) {
+		require.NoError(t, f.Add(key(id)))
+	}
+	require.NoError(t, f.Crash())
+	f, left := open(t, path)
+	for i, k := range left.Keys {
+		require.Equal(t, key(int64(i)), k)
+		require.NoError(t, f.Remove(k.ID))
+	}
+}
+
+// A file that can't be written any more stays locked, since it still names our sessions.
+func TestAFileThatCanNotBeWrittenStaysLocked(t *testing.T) {
+	path := newPath(t)
+	f, _, err := sessionfile.Open(t.Context(), path, servers, 0)
 	require.NoError(t, err)
-	require.NoError(t, f.CloseForWrites())
-	require.ErrorIs(t, f.Add(key(1)), sessionfile.ErrRefused)
+	require.NoError(t, f.Add(key(1)))
+	mend, err := f.MakeReadOnly()
+	require.NoError(t, err)
+	require.ErrorIs(t, f.Add(key(2)), sessionfile.ErrRefused)
 	require.ErrorIs(t, f.Close(), sessionfile.ErrRefused)
+	_, _, err = sessionfile.Open(t.Context(), path, servers, 0)
+	require.ErrorContains(t, err, "another Client of this process has it")
+	require.NoError(t, mend())
 }
 
 func FuzzParse(f *testing.F) {
-	path := filepath.Join(f.TempDir(), "f")
+	path := newPath(f)
 	file, _, err := sessionfile.Open(f.Context(), path, servers, 0)
 	require.NoError(f, err)
 	require.NoError(f, file.Add(key(1)))
