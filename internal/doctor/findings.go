@@ -92,8 +92,8 @@ func (x *examination) ofTick(v *Server, found *list) {
 	}
 }
 
-// ofUnknownTick compares the tick that the client assumes with v.measured. That is the server's tick
-// unless minSessionTimeout is set in its zoo.cfg.
+// ofUnknownTick compares the tick that the client assumes with v.measured. That is the server's
+// tick unless minSessionTimeout is set in its zoo.cfg.
 func ofUnknownTick(v *Server, assumed time.Duration, found *list) {
 	switch {
 	case v.measured > assumed:
