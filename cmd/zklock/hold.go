@@ -47,7 +47,7 @@ func (a *app) hold(l *lockFlags, path string) error {
 	if l.waitSet {
 		a.conn.patience = min(a.conn.patience, l.wait)
 	}
-	line := a.newLine(path)
+	line := a.newStatusLine(path)
 	began := time.Now()
 	return a.with(func(ctx context.Context, c *zklock.Client) (err error) {
 		if !l.try {

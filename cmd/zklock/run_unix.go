@@ -101,7 +101,7 @@ type attempt struct {
 	// Of the wait.
 	ctx     context.Context // ends with the wait
 	began   time.Time
-	line    *line
+	line    *statusLine
 	endWait func() error // ends the wait; returns an error if a signal had ended it
 }
 
@@ -140,7 +140,7 @@ func (t *attempt) run(under section) (dieBy syscall.Signal, err error) {
 func (t *attempt) beginWait() {
 	ctx, heard := t.job.sigs.whileWaiting(context.Background())
 	t.ctx = ctx
-	t.line = t.newLine(t.path)
+	t.line = t.newStatusLine(t.path)
 	t.line.follow(ctx)
 	t.began = time.Now()
 	t.endWait = sync.OnceValue(func() error {
