@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,13 +22,17 @@ func (a *app) doctorCommand() *cobra.Command {
 		GroupID: groupLook,
 		Short:   "Examine the ensemble: releases, limits, permissions, clocks",
 		Long: `Ask each server of the ensemble for its release, limits and permissions, and report what of that endangers locks:
-a release that can lose acknowledged writes, a tickTime that is not what the client finds out or --tick says, session limits that differ between servers, a jute.maxbuffer that
-is too small, a session with more ephemeral znodes than servers can delete at once, permissions that are missing at PATH
-(default /), clocks that differ.
+  - a release that can lose acknowledged writes;
+  - a tickTime that is not the one that the client assumes (--tick);
+  - session limits that differ between servers;
+  - a jute.maxbuffer that is too small;
+  - a session with more ephemeral znodes than servers can delete at once;
+  - permissions that are missing at PATH (default /);
+  - clocks that differ.
 
 Version, tick, clock and ephemeral znodes come from the four-letter words srvr, conf, cons and dump, where
-4lw.commands.whitelist allows them, or, the first two, from the port that --admin-port names. The limits are measured by what
-the servers grant, the permissions by operations without an effect. It leaves nothing behind.
+4lw.commands.whitelist allows them. Version and tick may come from the port that --admin-port names instead. The limits are
+measured by what the servers grant, the permissions by operations without an effect. It leaves nothing behind.
 
 zklock help exit-codes says what it ends with.`,
 		Example: `  zklock doctor /locks
@@ -85,12 +90,9 @@ func (a *app) printReport(r *doctor.Report, asJSON bool) error {
 // reportCode returns the exit code for a report as an error without a message, since the findings
 // have been printed. It returns nil for 0.
 func reportCode(r *doctor.Report) error {
-	serves := false
-	for _, v := range r.Servers {
-		serves = serves || v.Error == ""
-	}
+	serves := func(v doctor.Server) bool { return v.Error == "" }
 	switch {
-	case !serves:
+	case !slices.ContainsFunc(r.Servers, serves):
 		return &exitError{exitUnreachable, nil}
 	case len(r.Findings) > 0 && r.Findings[0].Severity == doctor.Danger:
 		return &exitError{exitFailed, nil}

@@ -50,9 +50,9 @@ func (e lockEntry) holder() string {
 	for _, m := range e.Line {
 		switch {
 		case m.Holds && e.Holding > 1:
-			return who(m) + " +" + strconv.Itoa(e.Holding-1)
+			return displayName(m) + " +" + strconv.Itoa(e.Holding-1)
 		case m.Holds:
-			return who(m)
+			return displayName(m)
 		}
 	}
 	return ""
@@ -69,8 +69,8 @@ func (e lockEntry) since() time.Time {
 	return time.Time{}
 }
 
-// who names a contender on a terminal.
-func who(m queuejson.Member) string {
+// displayName names a contender on a terminal.
+func displayName(m queuejson.Member) string {
 	at := ""
 	if m.Host != "" {
 		at = m.Host + ":" + strconv.Itoa(m.PID)

@@ -30,8 +30,9 @@ func lockEnvironment(path string, h *zklock.Hold, session int64) []string {
 const envHeld = "ZKLOCK_HELD"
 
 // nested returns an error if a wait at path would never end, because a command that this process is
-// part of holds the lock there, and releases it only after this process has ended. permits and size
-// are those of the wanted permits of a semaphore, or 0 and 0 for any other lock.
+// part of holds the lock there, and releases it only after this process has ended. permits is how
+// many of a semaphore's size permits are wanted. For any other lock size is 0, and permits is not
+// used. A semaphore that has room for what is held and for what is wanted is waited for.
 func nested(ctx context.Context, c *zklock.Client, path string, permits, size int) error {
 	for line := range strings.Lines(os.Getenv(envHeld)) {
 		id, node, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
@@ -49,7 +50,7 @@ func nested(ctx context.Context, c *zklock.Client, path string, permits, size in
 		n, _ := recipe.Parse(name)
 		permits += n.Permits
 		if size > 0 && permits <= size {
-			continue
+			continue // all of them fit
 		}
 		return usagef("%s is held for the command that this is part of: waiting for it would "+
 			"never end; a lock is not re-entrant from one process to another", path)

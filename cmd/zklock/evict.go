@@ -101,7 +101,7 @@ func (a *app) ask(ctx context.Context, c *zklock.Client, path string, token int6
 		does = "HOLDS the lock"
 	}
 	fmt.Fprintf(a.err, "%s: %s, %s in line since %s, %s.\nRemove it? [y/N] ",
-		clean(path), who(m), ordinal(m.Position),
+		clean(path), displayName(m), ordinal(m.Position),
 		m.Since.Local().Format("2006-01-02 15:04:05"), does)
 	return answer(ctx, a)
 }

@@ -43,7 +43,7 @@ type guard struct {
 	reaper *reaper
 	death  syscall.Signal // ends the group
 	born   time.Time      // when the last start was attempted
-	failed int            // guards in a row that could not be started, or ended within quick
+	failed int            // guards in a row that could not be started, or ended within minGuardLife
 
 	// err says why there is no guard process. It is nil while there is one.
 	err  error
@@ -56,13 +56,13 @@ type guard struct {
 }
 
 const (
-	// quick is how long a guard has to live. One that ends sooner has failed, and the next one is
-	// not started at once.
-	quick = time.Second
-	// enough is the number of failures in a row after which zklock runs without a guard.
-	enough = 3
-	// farewell is how long a guard may take to end after it was told to.
-	farewell = 10 * time.Second
+	// minGuardLife is how long a guard has to live. One that ends sooner has failed, and the next
+	// one is not started at once.
+	minGuardLife = time.Second
+	// maxGuardFailures is the number of failures in a row after which reguard ends the command.
+	maxGuardFailures = 3
+	// endPatience is how long to wait for a guard to end after it was told to.
+	endPatience = 10 * time.Second
 )
 
 // startGuard starts a guard that ends the group with the signal death.
@@ -140,13 +140,14 @@ func (g *guard) stops() <-chan syscall.Signal {
 }
 
 // replace starts a guard in place of one that has ended. It returns why there is no guard now, if
-// the start fails or the last guard ended within quick. Then call it again after quick.
+// the start fails or the last guard ended within minGuardLife. Then call it again after
+// minGuardLife.
 func (g *guard) replace() error {
 	if !g.running() {
 		return g.start()
 	}
 	_ = g.pipe.Close() // nothing reads it any more
-	if time.Since(g.born) < quick {
+	if time.Since(g.born) < minGuardLife {
 		g.failed++
 		g.err = fmt.Errorf("the guard process keeps ending: %s", ending(g.proc.status))
 		return g.err
@@ -195,7 +196,7 @@ func (g *guard) end() {
 	}
 	g.say("end")
 	_ = g.pipe.Close() // says the same as "end", now that there is no group
-	late := time.AfterFunc(farewell, g.proc.kill)
+	late := time.AfterFunc(endPatience, g.proc.kill)
 	defer late.Stop()
 	for {
 		select {
@@ -244,8 +245,10 @@ func guardMain(args []string) int {
 
 // watchman is the guard process's state.
 type watchman struct {
-	group  int   // 0 if there is none
-	until  int64 // by bootTime; 0 if no time is set
+	// group is 0 if there is none. A group is only signalled if it is above 1: a signal to group 1
+	// would be kill(-1), which reaches every process.
+	group  int
+	until  int64 // the deadline by bootTime; 0 if there is none
 	exists func(pgid int) bool
 
 	// kill ends a group. It may fail without a consequence: if the guard may not signal the group,

@@ -47,7 +47,7 @@ func (a *app) hold(l *lockFlags, path string) error {
 	if l.waitSet {
 		a.conn.patience = min(a.conn.patience, l.wait)
 	}
-	line := a.newLine(path)
+	line := a.newStatusLine(path)
 	began := time.Now()
 	return a.with(func(ctx context.Context, c *zklock.Client) (err error) {
 		if !l.try {
@@ -65,12 +65,12 @@ func (a *app) hold(l *lockFlags, path string) error {
 		defer func() {
 			// If the release takes too long, the end of the session, which is closed next,
 			// releases the lock.
-			lost := h.Unlock()
+			released := h.Unlock()
 			switch {
-			case errors.Is(lost, zk.ErrNoAuth): // the lock was ours until now
-				notice(a.err, "%v", bare{lost})
-			case lost != nil:
-				err = lostError(lost)
+			case errors.Is(released, zk.ErrNoAuth): // the lock was ours until now
+				notice(a.err, "%v", bare{released})
+			case released != nil:
+				err = lostError(released)
 			}
 		}()
 		return a.untilInputEnds(ctx, h)

@@ -132,7 +132,7 @@ func leaderText(l zklock.Leader) string {
 	if value == "" {
 		value = "(no value)"
 	}
-	return fmt.Sprintf("%s  %s  token %d", value, who(m), m.Token)
+	return fmt.Sprintf("%s  %s  token %d", value, displayName(m), m.Token)
 }
 
 // memberOf returns the leader as the first in line.

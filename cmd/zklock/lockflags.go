@@ -172,9 +172,6 @@ func (l *lockFlags) options(left time.Duration) []zklock.LockOption {
 	return opts
 }
 
-// taker waits for a lock, for the rest of --wait.
-type taker func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error)
-
 // take takes the lock of run and hold. left is the rest of --wait.
 func (l *lockFlags) take(
 	ctx context.Context, a *app, c *zklock.Client, path string, left time.Duration,

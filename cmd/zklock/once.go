@@ -46,13 +46,6 @@ func (l *lockFlags) checkOnce(changed func(string) bool) error {
 	return nil
 }
 
-// work is what is done while a lock is held: it runs the command. It reports whether the command
-// was started.
-type work func(h *zklock.Hold) (started bool, err error)
-
-// section takes the lock, calls do, and releases the lock. left is the rest of --wait.
-type section func(ctx context.Context, c *zklock.Client, left time.Duration, do work) error
-
 // onlyOnce returns the section of a job that runs once in the fleet. The section does not call the
 // work if the job was run already.
 func (a *app) onlyOnce(l *lockFlags, path string) section {

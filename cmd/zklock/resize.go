@@ -67,7 +67,7 @@ func (a *app) resize(ctx context.Context, c *zklock.Client, path string, n int) 
 	return err
 }
 
-// permitsAt returns the number of permits at path, or 0 if path is no semaphore's.
+// permitsAt returns the number of permits at path, or 0 if path is not a semaphore's.
 func permitsAt(ctx context.Context, s *session.Session, path string) (int, error) {
 	data, _, err := s.Get(ctx, path)
 	if err != nil {

@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/zklock"
 )
@@ -34,32 +32,6 @@ func (a *app) elect(l *lockFlags, path string, argv []string, value string) erro
 	return a.underLock(l, path, argv, a.holding(l.onLoss, campaign(path, value, l)))
 }
 
-// holding returns the section of an ordinary lock, which is taken and released. The section reports
-// a loss that only the release finds.
-func (a *app) holding(onLoss string, take taker) section {
-	return func(ctx context.Context, c *zklock.Client, left time.Duration, do work) error {
-		h, err := take(ctx, c, left)
-		if err != nil {
-			return err
-		}
-		_, err = do(h)
-		alreadyReported := codeOf(err) == exitLost || h.Err() != nil && onLoss == lossIgnore
-		// If the release takes too long, the end of the session, which is closed next, releases the
-		// lock.
-		lost := h.Unlock()
-		switch {
-		case errors.Is(lost, zk.ErrNoAuth): // the lock was ours until now
-			notice(a.err, "%v", bare{lost})
-		case lost == nil, alreadyReported:
-		case onLoss == lossIgnore:
-			notice(a.err, "lock lost before the command had ended: %v", bare{lost})
-		default:
-			return lostError(lost)
-		}
-		return err
-	}
-}
-
 // underLock takes the lock and runs the command. With --again it repeats that until the command has
 // ended while the lock was held, or zklock was asked to end it.
 func (a *app) underLock(l *lockFlags, path string, argv []string, under section) error {
@@ -77,16 +49,16 @@ func (a *app) underLock(l *lockFlags, path string, argv []string, under section)
 	if l.elect {
 		j.sigs.standBy()
 	}
-	like, err := a.newAttempt(j, l, path).run(under)
+	dieBy, err := a.newAttempt(j, l, path).run(under)
 	for attempts := 1; l.again && j.goesOn(err, attempts); attempts++ {
 		if codeOf(err) == exitUnreachable {
 			notice(a.err, "%v; trying again", err)
 		}
 		time.Sleep(time.Second) // keeps repeated immediate losses from loading the ensemble
-		like, err = a.newAttempt(j, l, path).run(under)
+		dieBy, err = a.newAttempt(j, l, path).run(under)
 	}
-	if like != 0 {
-		j.dieLike(like)
+	if dieBy != 0 {
+		j.dieBySignal(dieBy)
 	}
 	return err
 }
@@ -98,13 +70,19 @@ func (j *job) goesOn(err error, attempts int) bool {
 	if j.done || j.asked {
 		return false
 	}
-	code := codeOf(err)
-	return code == exitLost || code == exitUnreachable && attempts > 1
+	switch codeOf(err) {
+	case exitLost:
+		return true
+	case exitUnreachable:
+		return attempts > 1
+	}
+	return false
 }
 
-// dieLike ends zklock by the signal that has ended the command. Ctrl-C went to the command only,
-// and a script around zklock must be interrupted as well.
-func (j *job) dieLike(sig syscall.Signal) {
+// dieBySignal ends zklock by the signal that has ended the command. If the terminal was lent to the
+// command, Ctrl-C did not reach our process group, and a script around zklock must be interrupted
+// as well.
+func (j *job) dieBySignal(sig syscall.Signal) {
 	if j.lent {
 		_ = syscall.Kill(0, sig) // can't fail: we are in the group and may signal ourselves
 	}
@@ -118,11 +96,12 @@ type attempt struct {
 	job   *job
 	flags *lockFlags
 	path  string
+	dieBy syscall.Signal // the signal by which zklock has to end, once the command has, or 0
 
 	// Of the wait.
 	ctx     context.Context // ends with the wait
 	began   time.Time
-	line    *line
+	line    *statusLine
 	endWait func() error // ends the wait; returns an error if a signal had ended it
 }
 
@@ -132,9 +111,14 @@ func (a *app) newAttempt(j *job, l *lockFlags, path string) *attempt {
 
 // run takes the lock once and runs the command under it. It returns the signal by which zklock has
 // to end, or 0, and the failure, or the command's exit code as an error.
-func (t *attempt) run(under section) (like syscall.Signal, err error) {
+//
+// The guard is started before the wait. So nobody waits in vain if it can't be started, and when
+// the lock is held the command can start at once. If the guard ends during the wait, ensureGuard
+// replaces it.
+func (t *attempt) run(under section) (dieBy syscall.Signal, err error) {
 	j := t.job
-	if j.guard, err = startGuard(j.reaper, j.death()); err != nil {
+	j.guard, err = startGuard(j.reaper, j.death())
+	if err != nil {
 		return 0, err
 	}
 	defer j.guard.end()
@@ -142,7 +126,7 @@ func (t *attempt) run(under section) (like syscall.Signal, err error) {
 	c, err := t.dialWithin(t.ctx, t.flags, zklock.WithHooks(t.line.hooks()))
 	if err == nil {
 		defer func() { err = errors.Join(err, c.Close()) }()
-		like, err = t.takeAndRun(c, under)
+		err = t.takeAndRun(c, under)
 	}
 	if interrupted := t.endWait(); interrupted != nil {
 		return 0, interrupted
@@ -150,13 +134,13 @@ func (t *attempt) run(under section) (like syscall.Signal, err error) {
 	if errors.Is(err, zklock.ErrLost) {
 		j.done = false // the command has ended, but perhaps not under the lock
 	}
-	return like, err
+	return t.dieBy, err
 }
 
 func (t *attempt) beginWait() {
 	ctx, heard := t.job.sigs.whileWaiting(context.Background())
 	t.ctx = ctx
-	t.line = t.newLine(t.path)
+	t.line = t.newStatusLine(t.path)
 	t.line.follow(ctx)
 	t.began = time.Now()
 	t.endWait = sync.OnceValue(func() error {
@@ -170,34 +154,41 @@ func (t *attempt) beginWait() {
 }
 
 // takeAndRun takes the lock by the section under, and runs the command there.
-func (t *attempt) takeAndRun(c *zklock.Client, under section) (like syscall.Signal, err error) {
+func (t *attempt) takeAndRun(c *zklock.Client, under section) error {
 	t.line.connected(c)
 	l := t.flags
 	if !l.try {
 		if err := nested(t.ctx, c, t.path, l.permits, l.size); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	err = under(t.ctx, c, l.wait-time.Since(t.began), func(h *zklock.Hold) (bool, error) {
-		if err := t.endWait(); err != nil {
-			return false, err
-		}
-		s, err := c.Session(context.Background())
-		if err != nil {
-			return false, err
-		}
-		if err := h.Err(); err != nil {
-			return false, err // lost before the command was started
-		}
-		t.job.grace = l.graceOf(s.Timeout())
-		env := append(lockEnvironment(t.path, h, s.ID()), t.conn.handed...)
-		like, err = t.job.run(h, s.Timeout(), c.SessionStatus().TickTime, env)
-		if l.elect && err != nil && !t.job.asked {
-			unsealed.TermFailed(h)
-		}
+	left := l.wait - time.Since(t.began)
+	return under(t.ctx, c, left, func(h *zklock.Hold) (started bool, err error) {
+		err = t.runCommand(c, h)
 		return t.job.started, err
 	})
-	return like, err
+}
+
+// runCommand ends the wait and runs the command under h. It sets t.dieBy.
+func (t *attempt) runCommand(c *zklock.Client, h *zklock.Hold) error {
+	if err := t.endWait(); err != nil {
+		return err
+	}
+	s, err := c.Session(context.Background())
+	if err != nil {
+		return err
+	}
+	if err := h.Err(); err != nil {
+		return err // lost before the command was started
+	}
+	j := t.job
+	j.grace = t.flags.graceOf(s.Timeout())
+	env := append(lockEnvironment(t.path, h, s.ID()), t.conn.handed...)
+	t.dieBy, err = j.run(h, s.Timeout(), c.SessionStatus().TickTime, env)
+	if t.flags.elect && err != nil && !j.asked {
+		unsealed.TermFailed(h)
+	}
+	return err
 }
 
 // dialWithin connects like dial, and gives up after --wait at the latest.

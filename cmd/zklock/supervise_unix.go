@@ -38,11 +38,11 @@ func (j *job) death() syscall.Signal {
 }
 
 const (
-	// stubborn is how long to wait for a group to end after SIGKILL. A process that is blocked in
-	// the kernel never ends.
-	stubborn = 10 * time.Second
-	// idle is the longest time between two checks.
-	idle = time.Minute
+	// killPatience is how long to wait for a group to end after SIGKILL. A process that is blocked
+	// in the kernel may never end.
+	killPatience = 10 * time.Second
+	// maxCheckInterval is the longest time between two checks.
+	maxCheckInterval = time.Minute
 )
 
 // supervisor supervises one running command, its lock and its terminal. One goroutine uses it.
@@ -66,7 +66,7 @@ type supervisor struct {
 // returns that signal, otherwise 0.
 func (j *job) run(
 	h *zklock.Hold, timeout, tick time.Duration, env []string,
-) (like syscall.Signal, err error) {
+) (dieBy syscall.Signal, err error) {
 	s := &supervisor{
 		job:   j,
 		hold:  h,
@@ -156,7 +156,7 @@ func (s *supervisor) watch() error {
 		case <-next.C:
 		}
 		next.Reset(s.check())
-		if !s.killed.IsZero() && time.Since(s.killed) > stubborn {
+		if !s.killed.IsZero() && time.Since(s.killed) > killPatience {
 			return &exitError{exitLost, fmt.Errorf("%s was killed, but has not ended", s.args[0])}
 		}
 	}
@@ -194,16 +194,17 @@ func (s *supervisor) resume() {
 	}
 }
 
-// reguard replaces a guard that has ended. Without a guard the command could outlive zklock. So if
-// no guard can be started, the command gets SIGTERM while the lock is still held, unless --on-loss
-// says that a loss does not end it.
+// reguard replaces a guard that has ended. Without a guard the command could outlive zklock, and go
+// on after the lock is lost. So if guards keep failing, the command gets SIGTERM while the lock is
+// still held. With --on-loss term or ignore it is spared, since then a loss does not kill it
+// either.
 func (s *supervisor) reguard() {
 	wasRunning := s.guard.running()
 	err := s.guard.replace()
 	switch {
 	case err == nil:
 		s.say("the guard process had ended, and has been started again")
-	case s.guard.failed >= enough && s.onLoss == lossKill:
+	case s.guard.failed >= maxGuardFailures && s.onLoss == lossKill:
 		s.term(err.Error())
 	case wasRunning:
 		s.say("%v; trying again", err)
@@ -228,12 +229,12 @@ func (s *supervisor) check() time.Duration {
 // checkGuard tries again to start a guard if there is none.
 func (s *supervisor) checkGuard(now time.Time) time.Duration {
 	if s.guard.running() {
-		return idle
+		return maxCheckInterval
 	}
-	if now.Sub(s.guard.born) >= quick {
+	if now.Sub(s.guard.born) >= minGuardLife {
 		s.reguard()
 	}
-	return quick
+	return minGuardLife
 }
 
 // onLost does what --on-loss says, now that the lock is lost.
@@ -275,7 +276,7 @@ func (s *supervisor) checkLease(now time.Time) time.Duration {
 // checkMaxHold ends the command if --max-hold has passed.
 func (s *supervisor) checkMaxHold(now time.Time) time.Duration {
 	if s.maxHold == 0 {
-		return idle
+		return maxCheckInterval
 	}
 	why := fmt.Sprintf("held for longer than --max-hold %v", s.maxHold)
 	end := s.began.Add(s.maxHold)
@@ -285,7 +286,7 @@ func (s *supervisor) checkMaxHold(now time.Time) time.Duration {
 		return end.Sub(now)
 	case s.onLoss != lossKill:
 		s.term(why)
-		return idle
+		return maxCheckInterval
 	case now.Before(kill):
 		s.term(why)
 		return kill.Sub(now)
@@ -318,7 +319,7 @@ func (s *supervisor) kill(why string) {
 func (s *supervisor) say(format string, args ...any) { notice(s.a.err, format, args...) }
 
 // result returns the exit code as an error, and the signal by which zklock has to end, or 0.
-func (s *supervisor) result() (like syscall.Signal, err error) {
+func (s *supervisor) result() (dieBy syscall.Signal, err error) {
 	// The lock may have been lost between the last check and the end of the group.
 	if cause := s.hold.Err(); cause != nil && !s.lost {
 		s.say("lock lost before the command had ended: %v", bare{cause})
@@ -332,9 +333,9 @@ func (s *supervisor) result() (like syscall.Signal, err error) {
 	case s.status.Signaled():
 		sig := s.status.Signal()
 		if sig == syscall.SIGINT && (s.job.lent || s.tty.ours()) {
-			like = sig
+			dieBy = sig
 		}
-		return like, &exitError{exitSignal + int(sig), nil}
+		return dieBy, &exitError{exitSignal + int(sig), nil}
 	case s.status.ExitStatus() != 0:
 		return 0, &exitError{s.status.ExitStatus(), nil}
 	}

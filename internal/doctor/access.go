@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session"
+	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/recipe"
 )
 
@@ -47,7 +47,8 @@ type Access struct {
 }
 
 // access asks the server at addr for the permissions at x.Path, and for the leader's clock, which
-// dates znodes. It returns a nil Offset if that clock can't be read.
+// dates znodes. To read that clock it makes a znode and deletes it. It returns a nil Offset if it
+// may not do both, or if the clock can't be read.
 func (x *examination) access(ctx context.Context, addr string) (Access, *Offset) {
 	ctx, cancel := context.WithTimeout(ctx, x.Patience)
 	defer cancel()
@@ -82,8 +83,12 @@ const mostPersistent = 10
 
 // findPersistent finds the znodes of Access.Persistent among names, the children of Path.
 func (a *Access) findPersistent(ctx context.Context, s *session.Session, names []string) error {
-	isNoContender := func(name string) bool { _, ok := recipe.Parse(name); return !ok }
-	contenders := slices.DeleteFunc(names, isNoContender)
+	var contenders []string
+	for _, name := range names {
+		if _, isContender := recipe.Parse(name); isContender {
+			contenders = append(contenders, name)
+		}
+	}
 	nodes, err := s.StatsBelow(ctx, a.Path, contenders)
 	if err != nil {
 		return err
@@ -97,14 +102,17 @@ func (a *Access) findPersistent(ctx context.Context, s *session.Session, names [
 }
 
 // ask finds the nearest znode that exists, and asks for each permission there, by operations that
-// have no effect.
+// have no effect. findNearest has asked for Read.
 func (a *Access) ask(ctx context.Context, s *session.Session) error {
-	if err := a.findNearest(ctx, s); err != nil || a.At == "" {
+	err := a.findNearest(ctx, s)
+	if err != nil || a.At == "" {
 		return err
 	}
-	// No znode has this version, so nothing is written. A server checks the permission first.
+	// A server checks the permission for a write first, and then the version. No znode has this
+	// version, so neither write can succeed: no data are lost, and no access list is opened to the
+	// world.
 	const never = math.MinInt32
-	_, err := s.Set(ctx, a.At, nil, never)
+	_, err = s.Set(ctx, a.At, nil, never)
 	a.Write = verdict(err, zk.ErrBadVersion)
 	if a.Write == Unknown {
 		return err
@@ -153,7 +161,7 @@ func (a *Access) askChildren(ctx context.Context, s *session.Session) error {
 		return fmt.Errorf("%w: with localSessionsEnabled, "+
 			"localSessionsUpgradingEnabled has to be true", err)
 	}
-	if len(results) < 3 {
+	if len(results) < 3 { // no reply came, or the transaction was refused as a whole
 		return err
 	}
 	a.Create = verdict(results[0].Error)
@@ -168,15 +176,10 @@ func (a *Access) askChildren(ctx context.Context, s *session.Session) error {
 // are those that a server returns only after it has checked the permission.
 func verdict(err error, granted ...error) Verdict {
 	switch {
+	case err == nil, failure.IsOne(err, granted...):
+		return Granted
 	case errors.Is(err, zk.ErrNoAuth):
 		return Refused
-	case err == nil:
-		return Granted
-	}
-	for _, e := range granted {
-		if errors.Is(err, e) {
-			return Granted
-		}
 	}
 	return Unknown
 }

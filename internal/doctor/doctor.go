@@ -53,12 +53,12 @@ type Report struct {
 	Asked    time.Duration `json:"-"`                      // the session timeout of the client
 	Findings []Finding     `json:"findings"`               // the gravest first
 
-	// Longest are the ephemeral znodes of the session that has most, in bytes. It is nil if there
-	// are none, or if they are unknown.
+	// Longest are the ephemeral znodes of the session whose list of them uses the most bytes. It is
+	// nil if there are none, or if they are unknown.
 	Longest *Ephemerals `json:"longest_session,omitempty"`
 }
 
-// Server is what one server told, or showed. A zero value means that it is unknown.
+// Server is what one server told, or showed. A field with the zero value is unknown.
 type Server struct {
 	Addr    string `json:"addr"`
 	Error   string `json:"error,omitempty"` // why it serves this client nothing
@@ -68,7 +68,7 @@ type Server struct {
 	Tick       time.Duration `json:"-"` // as configured
 	MinTimeout time.Duration `json:"-"` // of sessions, as granted
 	MaxTimeout time.Duration `json:"-"`
-	finds      time.Duration // the tick that a client finds out here if it is not told
+	measured   time.Duration // half of MinTimeout: the tick that a client assumes by default
 
 	// Packet says that the server takes requests as long as the client's packet limit. No
 	// four-letter word and no command of the admin port tells its jute.maxbuffer; only JMX does.
@@ -108,8 +108,9 @@ type Finding struct {
 // atOnce bounds how many servers are examined at a time.
 const atOnce = 8
 
-// Examine examines the ensemble of the connect string. It blocks until every server has been asked,
-// each for as long as Config.Patience, or until ctx ends. Servers that don't answer are findings.
+// Examine examines the ensemble of the connect string. It blocks for at most Config.Patience for
+// each eight servers, and twice Patience after that, or until ctx ends. Servers that don't answer
+// are findings.
 //
 // It returns an error if nothing could be examined:
 //   - session.ErrConfig or session.ErrPath for a connect string, path or option that can't work;
@@ -124,11 +125,11 @@ func Examine(ctx context.Context, connect string, conf Config) (*Report, error) 
 		r.Asked = session.DefaultTimeout
 	}
 	x.askAll(ctx, r.Servers)
-	// One server that serves tells what is the same on all of them.
+	// What is the same on all servers, the first one that serves tells.
 	if i := slices.IndexFunc(r.Servers, Server.serves); i >= 0 {
 		v := &r.Servers[i]
 		r.Access, r.Offset = x.access(ctx, v.Addr)
-		r.Longest = x.ephemerals(ctx, v)
+		r.Longest = x.ephemerals(ctx, v) // notes in v.Unknown if it can't tell
 	}
 	if ctx.Err() != nil {
 		err := failure.Ended(ctx, nil, fmt.Errorf("examining %s", connect))
@@ -175,7 +176,7 @@ func newExamination(connect string, conf Config) (*examination, error) {
 	if x.servers, x.chroot, err = session.ParseConnect(connect); err != nil {
 		return nil, err
 	}
-	if err := session.CheckPath(x.Path); err != nil && x.Path != "/" {
+	if err := session.CheckPath(x.Path); err != nil {
 		return nil, err
 	}
 	return x, nil

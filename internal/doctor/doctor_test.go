@@ -151,24 +151,24 @@ func TestEveryUnsafeSettingIsFound(t *testing.T) {
 		s      doctor.Severity
 		text   string
 	}{
-		"a tick that is longer than believed": {
+		"a tick that is longer than assumed": {
 			with(zktest.WithTick(3 * time.Second)), twoSeconds,
-			doctor.Danger, "its tickTime is 3s, and the client believes 2s: " +
+			doctor.Danger, "its tickTime is 3s, and the client assumes 2s: " +
 				"two clients may hold one lock. Give WithTickTime (--tick) 3s",
 		},
-		"a tick that is longer than is found out": {
+		"a tick that is longer than is measured": {
 			with(zktest.WithSessionTimeouts(time.Second, 40*time.Second)), doctor.Config{},
-			doctor.Danger, "its tickTime is 2s, and the client finds out 500ms " +
-				"by its minSessionTimeout: two clients may hold one lock",
+			doctor.Danger, "its tickTime is 2s, and the client assumes 500ms, " +
+				"half of its minSessionTimeout: two clients may hold one lock",
 		},
-		"a shorter tick than is believed": {
+		"a shorter tick than is assumed": {
 			with(zktest.WithTick(500 * time.Millisecond)), twoSeconds,
-			doctor.Note, "and the client believes 2s: " +
+			doctor.Note, "and the client assumes 2s: " +
 				"leases last longer if WithTickTime (--tick) is 500ms",
 		},
-		"a shorter tick than is found out": {
+		"a shorter tick than is measured": {
 			with(zktest.WithSessionTimeouts(8*time.Second, 40*time.Second)), doctor.Config{},
-			doctor.Note, "and the client finds out 4s by its minSessionTimeout: " +
+			doctor.Note, "and the client assumes 4s, half of its minSessionTimeout: " +
 				"leases last longer if WithTickTime (--tick) is 2s",
 		},
 		"a minimum below two ticks": {
@@ -182,7 +182,7 @@ func TestEveryUnsafeSettingIsFound(t *testing.T) {
 		"the release": {
 			with(zktest.WithVersion(zktest.Version38)), doctor.Config{},
 			doctor.Warning, "can lose acknowledged writes, and with them locks, " +
-				"unless its distributor has mended that: run 3.9.4 or later",
+				"unless its distributor has fixed that: run 3.9.4 or later",
 		},
 		"another timeout": {
 			nil, asking(time.Minute),

@@ -17,7 +17,8 @@ type Ephemerals struct {
 }
 
 // ephemerals asks a server for the session with the longest list of ephemeral znodes, of all
-// clients' sessions. It returns nil if there is none, or if that is unknown.
+// clients' sessions. It returns nil if there is none, or if that is unknown: then it notes so in
+// v.Unknown.
 func (x *examination) ephemerals(ctx context.Context, v *Server) *Ephemerals {
 	ctx, cancel := context.WithTimeout(ctx, x.Patience)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"github.com/zklock/locker/internal/text"
 )
 
-// apart is how far servers' clocks may be apart, beyond what the measurement leaves open.
-const apart = time.Second
+// maxApart is how far servers' clocks may be apart, beyond the errors of the measurements.
+const maxApart = time.Second
 
 // findings judges what was found, and returns the findings, the gravest first.
 func (x *examination) findings(r *Report) []Finding {
@@ -66,42 +66,43 @@ func (x *examination) ofServer(v *Server) []Finding {
 }
 
 // ofTick compares the server's tick with the one that the client assumes. The client assumes the
-// tick that it is told, or half of the least session timeout that it is granted.
+// tick that WithTickTime gives it, or half of the least session timeout that it is granted.
 func (x *examination) ofTick(v *Server, found *list) {
-	given := x.Session.TickTime
-	assumed := cmp.Or(given, v.finds)
-	believes := fmt.Sprintf("believes %v", given)
-	if given == 0 {
-		believes = fmt.Sprintf("finds out %v by its minSessionTimeout", v.finds)
-	}
+	assumed := cmp.Or(x.Session.TickTime, v.measured)
 	if v.Tick == 0 {
 		ofUnknownTick(v, assumed, found)
 		return
 	}
+	source := ""
+	if x.Session.TickTime == 0 {
+		source = ", half of its minSessionTimeout"
+	}
 	switch {
 	case v.Tick > assumed:
-		found.add(Danger, "its tickTime is %v, and the client %s: two clients may hold one lock. "+
-			"Give WithTickTime (--tick) %v", v.Tick, believes, v.Tick)
+		found.add(Danger, "its tickTime is %v, and the client assumes %v%s: "+
+			"two clients may hold one lock. Give WithTickTime (--tick) %v",
+			v.Tick, assumed, source, v.Tick)
 	case v.MinTimeout < 2*v.Tick:
 		found.add(Warning, "its minSessionTimeout of %v is below two ticks of %v: "+
-			"a lease may outlast a session that is taken up there", v.MinTimeout, v.Tick)
+			"a lease may outlast a session that moves to this server", v.MinTimeout, v.Tick)
 	case v.Tick < assumed:
-		found.add(Note, "its tickTime is %v, and the client %s: "+
-			"leases last longer if WithTickTime (--tick) is %v", v.Tick, believes, v.Tick)
+		found.add(Note, "its tickTime is %v, and the client assumes %v%s: "+
+			"leases last longer if WithTickTime (--tick) is %v",
+			v.Tick, assumed, source, v.Tick)
 	}
 }
 
-// ofUnknownTick compares the tick that the client assumes with the one that the server has by
-// default, which is half of its least session timeout.
+// ofUnknownTick compares the tick that the client assumes with v.measured. That is the server's
+// tick unless minSessionTimeout is set in its zoo.cfg.
 func ofUnknownTick(v *Server, assumed time.Duration, found *list) {
 	switch {
-	case v.finds > assumed:
+	case v.measured > assumed:
 		found.add(Warning, "grants no session timeout below %v, two of its ticks by default: "+
 			"if its tickTime is %v, leave out WithTickTime (--tick), or give that",
-			v.MinTimeout, v.finds)
-	case v.finds < assumed:
+			v.MinTimeout, v.measured)
+	case v.measured < assumed:
 		found.add(Note, "grants session timeouts down to %v: its tickTime is %v by default, "+
-			"and leases last longer without WithTickTime (--tick)", v.MinTimeout, v.finds)
+			"and leases last longer without WithTickTime (--tick)", v.MinTimeout, v.measured)
 	default:
 		found.add(Note, "grants session timeouts down to %v: "+
 			"if that is less than two of its ticks, give WithTickTime (--tick)", v.MinTimeout)
@@ -151,16 +152,16 @@ func figuresOf(
 // bugs is the page that lists which bugs lose data in which release.
 const bugs = "https://github.com/zklock/locker/blob/main/docs/operate/before-production.md"
 
-// mended is the first release without the bugs by which a server can lose writes that it has
+// fixed is the first release without the bugs by which a server can lose writes that it has
 // acknowledged.
-var mended = []int{3, 9, 4}
+var fixed = []int{3, 9, 4}
 
-// older reports whether the number of a release is below that of mended. A distributor may have
+// older reports whether the number of a release is below that of fixed. A distributor may have
 // patched such a release all the same.
 func older(version string) bool {
-	v := make([]int, len(mended))
+	v := make([]int, len(fixed))
 	n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2])
-	return n == len(v) && slices.Compare(v, mended) < 0
+	return n == len(v) && slices.Compare(v, fixed) < 0
 }
 
 // ofReleases names the servers' releases, and where their bugs are listed.
@@ -182,7 +183,7 @@ func ofReleases(r *Report) []Finding {
 	for _, version := range versions {
 		if older(version) {
 			found.add(Warning, "ZooKeeper %s can lose acknowledged writes, and with them locks, "+
-				"unless its distributor has mended that: run 3.9.4 or later", version)
+				"unless its distributor has fixed that: run 3.9.4 or later", version)
 		}
 	}
 	if len(versions) > 1 {
@@ -206,11 +207,11 @@ func ofClocks(r *Report) []Finding {
 	low := slices.MinFunc(known, byOffset)
 	high := slices.MaxFunc(known, byOffset)
 	d := high.Offset.Ahead - low.Offset.Ahead
-	if d <= apart+high.Offset.Error+low.Offset.Error {
+	if d <= maxApart+high.Offset.Error+low.Offset.Error {
 		return nil
 	}
 	var found list
-	found.add(Warning, "the clock of %s is %v ahead of that of %s: locks do not mind, "+
+	found.add(Warning, "the clock of %s is %v ahead of that of %s: locks are not affected, "+
 		"but the dates of znodes, by which Job.Every counts its periods, "+
 		"jump when the leader changes", high.Addr, d.Round(time.Millisecond), low.Addr)
 	return found.all
@@ -254,7 +255,7 @@ func (x *examination) ofEphemerals(r *Report) []Finding {
 	var found list
 	found.add(severity, "session %#x has %d ephemeral znodes, with paths of %d bytes together: "+
 		"its end is one transaction, and servers whose jute.maxbuffer is %d "+
-		"read none beyond %d bytes, and stop at it for good",
+		"can't read one of more than %d bytes, and stop at it for good",
 		r.Longest.Session, r.Longest.Count, r.Longest.Bytes, x.packet(), 2*x.packet())
 	return found.all
 }

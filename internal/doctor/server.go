@@ -21,7 +21,7 @@ func (x *examination) server(ctx context.Context, addr string) Server {
 	defer cancel()
 	v := Server{Addr: addr}
 	err := x.limits(ctx, &v)
-	refusal := x.words(ctx, &v)
+	refusal := x.words(ctx, &v) // also of a server that refuses sessions: they may say why
 	if err == nil {
 		err = x.speed(ctx, &v)
 	} else if refusal == nil {
@@ -61,7 +61,7 @@ func (x *examination) limits(ctx context.Context, v *Server) error {
 	if err != nil {
 		return err
 	}
-	v.MinTimeout, v.finds = short.Granted, short.Tick()
+	v.MinTimeout, v.measured = short.Granted, short.Tick()
 	if err := short.Close(); err != nil {
 		return fmt.Errorf("closing a session: %w", err)
 	}
@@ -139,8 +139,8 @@ func (v *Server) unknown(what string, why error) {
 	v.Unknown = append(v.Unknown, what+": "+said(why))
 }
 
-// words asks for what only four-letter words tell, or the admin port: version, mode and tick. It
-// returns errNoQuorum if the server says that it has no quorum, and nil otherwise.
+// words asks for version, mode and tick, by four-letter words, or where these are closed, by the
+// admin port. It returns errNoQuorum if the server says that it has no quorum, and nil otherwise.
 func (x *examination) words(ctx context.Context, v *Server) (refusal error) {
 	srvrErr := x.srvr(ctx, v)
 	confErr := x.conf(ctx, v)

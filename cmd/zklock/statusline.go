@@ -20,37 +20,49 @@ import (
 	"github.com/zklock/locker/zklock/admin"
 )
 
-// line shows on a terminal what zklock waits for: how long the wait has lasted, the place in line
-// and the contender ahead. It is one line of text, which is removed when the wait ends.
+// statusLine shows on a terminal what zklock waits for: how long the wait has lasted, our place in
+// the lock's queue and the first contender in it. It is one line of text, which is removed when the
+// wait ends.
 //
-// The lock itself watches only its predecessor. So line reads the names of the queue once a second.
-type line struct {
+// The lock itself watches only its predecessor. So statusLine reads the names of the queue once a
+// second.
+type statusLine struct {
 	out   io.Writer
 	path  string
-	doing string // before there is a place in line
+	doing string // what is shown before there is a place
 	began time.Time
 	shown bool // there is a terminal, and the output is wanted
 	join  sync.WaitGroup
 	stop  context.CancelFunc
 
-	mu     sync.Mutex     // guards the fields below
-	c      *zklock.Client // nil before the client exists
-	over   bool           // the wait has ended
-	drawn  bool           // the line is on the terminal
-	queued bool           // there is a place in line: the fields below are known
-	ahead  int
-	head   string // the znode of the first in line
-	who    string // the contender that head belongs to
+	mu    sync.Mutex     // guards the fields below
+	c     *zklock.Client // nil before the client exists
+	place *place         // nil before we are in the queue
+	drawn bool           // the line is on the terminal
+	over  bool           // the wait has ended
 }
 
-func (a *app) newLine(path string) *line {
+// place is our place in a lock's queue.
+type place struct {
+	ahead int    // how many contenders are ahead of us
+	first string // the znode of the first contender
+	owner string // who owns that, for a terminal; "" if unknown
+}
+
+func (a *app) newStatusLine(path string) *statusLine {
 	shown := !a.quiet && term.IsTerminal(int(os.Stderr.Fd()))
-	return &line{out: a.err, path: path, doing: "connecting", began: time.Now(), shown: shown}
+	return &statusLine{
+		out:   a.err,
+		path:  path,
+		doing: "connecting",
+		began: time.Now(),
+		shown: shown,
+	}
 }
 
 // telling calls fn, which may take long, and shows meanwhile what it is doing.
 func (a *app) telling(ctx context.Context, doing string, fn func() error) error {
-	l := a.newLine("")
+	l := a.newStatusLine("")
 	l.doing = doing
 	l.follow(ctx)
 	defer l.end()
@@ -58,34 +70,34 @@ func (a *app) telling(ctx context.Context, doing string, fn func() error) error 
 }
 
 // hooks returns the hooks by which the line learns what the lock itself observes.
-func (l *line) hooks() zklock.Hooks {
+func (l *statusLine) hooks() zklock.Hooks {
 	if !l.shown {
 		return zklock.Hooks{}
 	}
-	queued := func(q zklock.LockInfo) { l.set(q.Ahead, q.HolderNode, q.HolderOwner) }
+	queued := func(q zklock.LockInfo) { l.set(place{q.Ahead, q.HolderNode, q.HolderOwner}) }
 	return zklock.Hooks{Queued: queued}
 }
 
-// set records a place in line, and shows it.
-func (l *line) set(ahead int, head, who string) {
+// set records our place, and shows it. An owner that is already known is kept.
+func (l *statusLine) set(p place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if who == "" && l.head == head {
-		who = l.who
+	if p.owner == "" && l.place != nil && l.place.first == p.first {
+		p.owner = l.place.owner
 	}
-	l.queued, l.ahead, l.head, l.who = true, ahead, head, who
+	l.place = &p
 	l.drawLocked()
 }
 
 // connected gives the line the client by which it reads the queue itself.
-func (l *line) connected(c *zklock.Client) {
+func (l *statusLine) connected(c *zklock.Client) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.c = c
 }
 
 // follow keeps the line up to date until ctx ends, or end is called.
-func (l *line) follow(ctx context.Context) {
+func (l *statusLine) follow(ctx context.Context) {
 	if !l.shown {
 		return
 	}
@@ -93,9 +105,9 @@ func (l *line) follow(ctx context.Context) {
 	l.join.Go(func() { l.keepUpToDate(ctx) })
 }
 
-// keepUpToDate draws the line each second, and reads the place in line. The reads of a long line
-// take no more than a tenth of the time.
-func (l *line) keepUpToDate(ctx context.Context) {
+// keepUpToDate draws the line each second, and reads our place. The reads of a long queue take no
+// more than a tenth of the time.
+func (l *statusLine) keepUpToDate(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	own := "" // the name of our own contender, once it is known
@@ -107,27 +119,29 @@ func (l *line) keepUpToDate(ctx context.Context) {
 		case <-tick.C:
 		}
 		l.mu.Lock()
-		c, queued, head := l.c, l.queued, l.head
+		c, last := l.c, l.place
 		l.drawLocked()
 		l.mu.Unlock()
 		began := time.Now()
 		if c == nil || !began.After(nextRead) {
 			continue
 		}
-		if queued {
-			own = l.readPlace(ctx, c, own, head)
+		if last != nil {
+			own = l.readPlace(ctx, c, own, *last)
 		}
 		nextRead = time.Now().Add(9 * time.Since(began))
 	}
 }
 
-// readPlace reads the place in line and draws it. own is our contender's name, or "" if it has to
-// be searched for. head is the znode of the first in line that is shown.
+// readPlace reads our place and draws it. own is our contender's name, or "" if it has to be
+// searched for. last is the place that is shown.
 //
 // readPlace returns our contender's name. It returns "" after an error, and if our contender is no
-// longer in line because a new session has a new place. Then the next call searches again, and the
-// wait for the lock goes on.
-func (l *line) readPlace(ctx context.Context, c *zklock.Client, own, head string) string {
+// longer in the queue because a new session has a new place. Then the next call searches again, and
+// the wait for the lock goes on.
+func (l *statusLine) readPlace(
+	ctx context.Context, c *zklock.Client, own string, last place,
+) string {
 	s, err := unsealed.Session(ctx, c)
 	if err != nil {
 		return ""
@@ -137,7 +151,8 @@ func (l *line) readPlace(ctx context.Context, c *zklock.Client, own, head string
 		return ""
 	}
 	if own == "" {
-		if own, err = ownIn(ctx, s, l.path, names); err != nil {
+		own, err = ownIn(ctx, s, l.path, names)
+		if err != nil {
 			return ""
 		}
 	}
@@ -148,29 +163,21 @@ func (l *line) readPlace(ctx context.Context, c *zklock.Client, own, head string
 	if ahead == 0 {
 		return own // about to hold
 	}
-	node := l.path + "/" + first
-	who := ""
-	if node != head || l.nameless() {
-		who = describe(ctx, s, l.path, first)
+	p := place{ahead: ahead, first: l.path + "/" + first}
+	if p.first != last.first || last.owner == "" {
+		p.owner = ownerOf(ctx, s, l.path, first)
 	}
-	l.set(ahead, node, who)
+	l.set(p)
 	return own
 }
 
-// namesInOrder lists the contenders in the order of the line.
-func (l *line) namesInOrder(ctx context.Context, s *session.Session) ([]string, error) {
+// namesInOrder lists the contenders in the order of the queue.
+func (l *statusLine) namesInOrder(ctx context.Context, s *session.Session) ([]string, error) {
 	names, stat, err := s.List(ctx, l.path)
 	if err != nil {
 		return nil, err
 	}
 	return queue.InOrder(ctx, s, l.path, names, stat)
-}
-
-// nameless reports whether the owner of the first in line is unknown.
-func (l *line) nameless() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.who == ""
 }
 
 // ownIn returns the name of the session's own contender, or "" if names has none.
@@ -186,15 +193,15 @@ func ownIn(
 	return own, err
 }
 
-// describe names the owner of a contender. It returns "" if that can't be read.
-func describe(ctx context.Context, s *session.Session, dir, name string) string {
+// ownerOf names the owner of a contender. It returns "" if that can't be read.
+func ownerOf(ctx context.Context, s *session.Session, dir, name string) string {
 	isShort := func(stat zk.Stat) bool { return stat.DataLength <= queue.MaxData }
 	nodes, err := s.ReadBelow(ctx, dir, []string{name}, isShort)
 	if err != nil || nodes[0].Err != nil {
 		return ""
 	}
 	id := contender.Parse(nodes[0].Data)
-	return who(newMember(1, admin.Contender{
+	return displayName(newMember(1, admin.Contender{
 		Session: nodes[0].Stat.EphemeralOwner,
 		Token:   zklock.Token(nodes[0].Stat.Czxid),
 		Owner:   id.Owner,
@@ -203,25 +210,26 @@ func describe(ctx context.Context, s *session.Session, dir, name string) string 
 	}))
 }
 
-// placeLocked describes the place in words.
-func (l *line) placeLocked() string {
-	text := fmt.Sprintf("waiting %s in line", ordinal(l.ahead+1))
-	if l.who != "" {
-		text += " behind " + l.who
+// String describes the place in words.
+func (p place) String() string {
+	text := fmt.Sprintf("waiting %s in line", ordinal(p.ahead+1))
+	if p.owner != "" {
+		text += " behind " + p.owner
 	}
 	return text
 }
 
 // drawLocked writes the line.
-func (l *line) drawLocked() {
+func (l *statusLine) drawLocked() {
 	waited := time.Since(l.began)
 	if !l.shown || l.over || waited < 300*time.Millisecond {
 		return // a line for a shorter wait would only flicker
 	}
-	text := fmt.Sprintf("zklock: %s … %s", l.doing, age(waited))
-	if l.queued {
-		text = "zklock: " + l.placeLocked() + " … " + age(waited)
+	doing := l.doing
+	if l.place != nil {
+		doing = l.place.String()
 	}
+	text := fmt.Sprintf("zklock: %s … %s", doing, age(waited))
 	width, _, err := term.GetSize(int(os.Stderr.Fd()))
 	if err != nil || width < 10 {
 		width = 80
@@ -231,7 +239,7 @@ func (l *line) drawLocked() {
 }
 
 // end removes the line, and waits until the goroutine that updates it has ended.
-func (l *line) end() {
+func (l *statusLine) end() {
 	l.mu.Lock()
 	l.over = true
 	if l.drawn {
