@@ -31,8 +31,7 @@ type kind struct {
 
 	// labels are the texts that stand in a name before the number or, of a sized kind, before the
 	// permits. A name that we make has the first one, after an id and a hyphen. The others are
-	// those of other clients. No label may end in another kind's, since a name is read from its
-	// end.
+	// those of other clients. No label may end in another kind's: a name is read from its end.
 	labels []string
 
 	// waitsFor are the kinds that are in the way of this one when they are before it.
@@ -53,8 +52,8 @@ type kind struct {
 	// sized says that several contenders hold together, as far as their permits go.
 	//   - A name has the permits that are wanted, or 1 if there is no choice.
 	//   - The directory's data have the size.
-	//   - A contender has to announce that it holds, since its znode stays.
-	//   - It waits for every kind of its directory, since the whole line decides who waits.
+	//   - A contender has to announce that it holds, because its znode stays.
+	//   - It waits for every kind of its directory, because the whole line decides who waits.
 	sized bool
 }
 

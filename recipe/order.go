@@ -29,7 +29,7 @@ import (
 //
 // Another client can choose neither our own number nor the counter, which comes with every list.
 // Each znode that it creates advances the counter by one, as any client's does. That is harmless,
-// since each rule is right where it is used.
+// because each rule is right where it is used.
 //
 // # Safety
 //
@@ -90,8 +90,8 @@ func (t tally) inWay(k *kind) int {
 // fields decides what we do. The second half is for the messages about our place in line, and for
 // what we owe to other contenders.
 type Verdict struct {
-	// Present reports whether our own znode is listed. If it is not, only OtherKinds is set, since
-	// no contender holds without a znode.
+	// Present reports whether our own znode is listed. If it is not, only OtherKinds is set: no
+	// contender holds without a znode.
 	Present bool
 	// Holds reports that no contender is in our way or, of a sized kind, that those before us leave
 	// us enough permits. It is false while Unknown is not empty.
@@ -155,8 +155,8 @@ func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
 }
 
 // Foresee returns what Decide would return for a contender of kind k that entered behind names. k
-// must not be None. Present is false, since the contender has no znode yet. First may be wrong near
-// the counter's end.
+// must not be None. Present is false: the contender has no znode yet. First may be wrong near the
+// counter's end.
 func Foresee(names []string, k Kind, permits, size int) Verdict {
 	d := decision{us: contender{Name: Name{Kind: k, Permits: permits}}}
 	d.add(names)
@@ -405,7 +405,7 @@ func (o order) contender(name string, n Name) contender {
 	return contender{name, n, czxid, known}
 }
 
-// sorted returns pointers to all in order of arrival. It sorts pointers, since a contender is a
+// sorted returns pointers to all in order of arrival. It sorts pointers, because a contender is a
 // large struct: sorting those takes longer, and grows the stack of every goroutine that waits.
 func (o order) sorted(all []contender) []*contender {
 	line := make([]*contender, len(all))

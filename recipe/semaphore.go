@@ -6,8 +6,8 @@ package recipe
 //	most the size.
 //
 // So a contender gets all of its permits or none, in order of arrival, and small requests can't
-// starve a large one. It is safe, since contenders before us can only disappear, so that their sum
-// only falls.
+// starve a large one. It is safe, because contenders before us can only disappear: their sum only
+// falls.
 var semaphore = kind{
 	name:     "semaphore",
 	labels:   []string{"lease-"},

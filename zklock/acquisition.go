@@ -23,8 +23,8 @@ import (
 // A hold ends alone, with ErrUnlocked, when one of several reentrant holds is unlocked (drop).
 //
 // The ticket is left once, by leave: at the last Unlock or when WithMaxHold's time is over,
-// whichever is first. Znodes that the ensemble has deleted, or will delete with the session, need
-// no leaving.
+// whichever is first. leave has nothing to do if the ensemble has deleted the znodes, or will
+// delete them with the session.
 type acquisition struct {
 	c      *Client
 	ticket ticket
@@ -57,7 +57,7 @@ type phase uint8
 const (
 	held     phase = iota
 	unlocked       // the last hold was unlocked, and release is about to end the acquisition
-	released       // it has ended since its last hold was unlocked
+	released       // it has ended by the Unlock of its last hold
 	lost           // it has ended for another cause
 	left           // it has ended, and the ticket was left
 )
@@ -236,7 +236,7 @@ func (a *acquisition) expire() {
 		_ = a.leave(ctx) // if it fails, the deletion goes on in the background
 	})
 	if hasEndedIt {
-		a.finishLost(cause) // last, since the hook may take its time
+		a.finishLost(cause) // last, because the hook may take its time
 	}
 }
 

@@ -48,38 +48,46 @@ func (l *lock) pathsOf(h *Hold) (all []elsewhere) {
 	return all
 }
 
-// besideOtherClients returns the error of the call w if its caller holds the lock through another
-// Client: ErrDeadlock, or ErrConflict if that is another kind of lock. Two exceptions:
-//   - a reader's try beside a reader of the caller's finds out by itself whether a writer waits;
-//   - a semaphore's permits are added up: the context that besideOtherClients returns has the sum.
+// besideOtherClients returns an error if the caller of w holds the lock through another Client, and
+// w would wait for that hold: see mayAskBeside. Permits of a semaphore are added up instead: the
+// context that besideOtherClients returns has the sum.
 func (l *lock) besideOtherClients(ctx context.Context, w *waiting) (context.Context, error) {
 	permits := 0
 	for _, e := range l.heldElsewhere(w.caller) {
-		same, err := l.isOurs(ctx, e)
-		theirs := e.hold.a.info
-		switch {
-		case err != nil:
+		isHeld, err := l.isOurs(ctx, e)
+		if err != nil {
 			return ctx, err
-		case !same:
-			continue
-		case !contenderKind(theirs.Kind).Shares(contenderKind(w.info.Kind)):
-			return ctx,
-				fmt.Errorf("%w: the caller holds %s as a %s, through another Client", ErrConflict,
-					e.dir, theirs.Kind)
-		case w.info.Kind == KindSemaphore:
-			permits += theirs.Permits
-			continue
-		case w.info.Try && w.info.Kind == KindRead && theirs.Kind == KindRead:
+		}
+		if !isHeld {
 			continue
 		}
-		return ctx,
-			fmt.Errorf("%w: %s is held through another Client of this program", ErrDeadlock, e.dir)
+		if err := mayAskBeside(e, w.info); err != nil {
+			return ctx, err
+		}
+		permits += e.hold.a.info.Permits
 	}
 	if permits == 0 {
 		return ctx, nil
 	}
 	own, _ := ctx.Value(permitsKey{l.c, l.path}).(int)
 	return context.WithValue(ctx, permitsKey{l.c, l.path}, own+permits), nil
+}
+
+// mayAskBeside returns nil if the call, whose caller has e's hold, may be made all the same.
+// Otherwise it returns ErrDeadlock, or ErrConflict if that hold is of another kind of lock.
+func mayAskBeside(e elsewhere, call LockInfo) error {
+	theirs := e.hold.a.info
+	bothRead := theirs.Kind == KindRead && call.Kind == KindRead
+	switch {
+	case !contenderKind(theirs.Kind).Shares(contenderKind(call.Kind)):
+		return fmt.Errorf("%w: the caller holds %s as a %s, through another Client", ErrConflict,
+			e.dir, theirs.Kind)
+	case call.Kind == KindSemaphore:
+		return nil
+	case call.Try && bothRead:
+		return nil // the try finds out itself whether a writer waits
+	}
+	return fmt.Errorf("%w: %s is held through another Client of this program", ErrDeadlock, e.dir)
 }
 
 // isOurs reports whether e's znode is at the ensemble of l. If a session ends meanwhile, it asks in

@@ -229,9 +229,10 @@ func errAboutToQueue(ctx context.Context) error {
 //
 // Permits of a semaphore are added up instead: see queue.Queue.Held.
 //
-// Errors: ErrDeadlock if waiting would never end, since the lock is not reentrant, or since ctx
-// carries a hold of some of a MultiLock's paths, or of others too. ErrConflict if ctx carries a
-// hold of another kind of lock on the same path.
+// Errors:
+//   - ErrDeadlock: waiting would never end. The lock is not reentrant, or it is a MultiLock and the
+//     hold does not have exactly its paths.
+//   - ErrConflict: the hold is of another kind of lock on the same path.
 func (l *lock) reenter(ctx context.Context, kind LockKind) (h *Hold, joined bool, err error) {
 	if kind == KindSemaphore {
 		return nil, false, nil
@@ -260,7 +261,7 @@ func (l *lock) take(ctx context.Context, w *waiting) (*Hold, error) {
 		}
 		work := l.c.beginWork(t.Session())
 		if work == nil {
-			// The session was lost and replaced since the ticket began to hold: queue again.
+			// After the ticket began to hold, the session was lost and replaced: queue again.
 			t.Lose(t.Session().Err())
 			l.c.giveUp(ctx, t)
 			continue
@@ -388,7 +389,7 @@ func contenderKind(kind LockKind) recipe.Kind {
 //     busy;
 //   - otherwise err.
 //
-// Both have the end of ctx as text only, since a deadline in it is not the caller's.
+// Both have the end of ctx as text only: a deadline in it is not the caller's.
 func (l *lock) classify(ctx context.Context, w *waiting, err error) error {
 	cause := context.Cause(ctx)
 	reachedLimit := cause == errWaited || cause == errTried //nolint:errorlint // identity

@@ -31,7 +31,7 @@ func (m *RWMutex) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 
 // RLock waits until no writer that came before holds or waits, and returns a hold of the read lock.
 // Contract and errors are those of Mutex.Lock. With the context of a read hold it needs
-// WithReentrancy, since a writer may have queued in between; with that of a write hold it is
+// WithReentrancy, because a writer may have queued in between; with that of a write hold it is
 // ErrDeadlock.
 func (m *RWMutex) RLock(ctx context.Context) (context.Context, *Hold, error) {
 	return m.acquire(ctx, "read lock", LockInfo{Kind: KindRead})

@@ -56,8 +56,8 @@ type event struct {
 }
 
 // tellLocked sends e to w. If w has not received the previous event yet, e replaces it, and takes
-// over its retried unless e has one itself. It does not block, since localQueue.mu keeps other
-// senders out.
+// over its retried unless e has one itself. It does not block, because localQueue.mu keeps
+// other senders out.
 func (w waiter) tellLocked(e event) {
 	select {
 	case unread := <-w:
@@ -124,8 +124,8 @@ func (q *localQueue) enter(ctx context.Context) {
 	}
 }
 
-// giveUpLocked gives up a ticket that no call wants any more. It unlocks the queue meanwhile, since
-// that takes a request.
+// giveUpLocked gives up a ticket that no call wants any more. It unlocks the queue meanwhile:
+// giving up takes a request.
 func (q *localQueue) giveUpLocked(ctx context.Context, ticket *queue.Ticket) {
 	q.mu.Unlock()
 	defer q.mu.Lock()

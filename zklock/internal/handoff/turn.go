@@ -42,8 +42,8 @@ var errGivenUp = errors.New("handoff: the turn was given up")
 // A loss passes through it in one of two directions:
 //   - The ticket reports it: Ticket.reportLoss calls ticketLost, which ends the turn and calls
 //     onLoss, and that ends the hold. The hold then calls Lose, which finds the turn ended.
-//   - The hold has ended first, since WithMaxHold's time is over, for example, and calls Lose.
-//     That ends the turn, and does not call onLoss.
+//   - The hold ends first, when WithMaxHold's time is over, for example, and calls Lose. That ends
+//     the turn, and does not call onLoss.
 type Turn struct {
 	*queue.Ticket
 	q     *localQueue
@@ -53,7 +53,7 @@ type Turn struct {
 	cancel context.CancelFunc
 
 	// inDoubt counts the Multis that are under way or have an unknown outcome. While there is one,
-	// the turn is not handed on, since the Multi might be carried out during the next hold.
+	// the turn is not handed on: the Multi might be carried out during the next hold.
 	inDoubt atomic.Int32
 
 	// Guarded by q.mu.
@@ -254,7 +254,7 @@ func (t *Turn) watchOthersLocked() {
 }
 
 // watch watches the directory until it sees another process's contender or the turn ends. It lists
-// the directory again after each event, and polls, since an event may be lost.
+// the directory again after each event, and polls, because an event may be lost.
 func (t *Turn) watch() {
 	interval := time.Duration(0)
 	for {
