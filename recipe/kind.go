@@ -53,7 +53,7 @@ type kind struct {
 	//   - A name has the permits that are wanted, or 1 if there is no choice.
 	//   - The directory's data have the size.
 	//   - A contender has to announce that it holds, because its znode stays.
-	//   - It waits for every kind of its directory, because the whole line decides who waits.
+	//   - It waits for contenders of every kind in its directory, sized or not.
 	sized bool
 }
 

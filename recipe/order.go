@@ -155,8 +155,8 @@ func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
 }
 
 // Foresee returns what Decide would return for a contender of kind k that entered behind names. k
-// must not be None. Present is false: the contender has no znode yet. First may be wrong near the
-// counter's end.
+// must not be None. In the result Present is false, because the contender has no znode yet, and
+// First may be wrong when the directory's counter is about to overflow.
 func Foresee(names []string, k Kind, permits, size int) Verdict {
 	d := decision{us: contender{Name: Name{Kind: k, Permits: permits}}}
 	d.add(names)

@@ -77,7 +77,7 @@ const rankLabel = "rank-"
 // rankOf reads rank and first arrival from the end of text, which stands before a name's label. It
 // returns zeros unless the text ends with "-rank-7-", say, or with "-rank-7-9-".
 func rankOf(text string) (rank, since int) {
-	// Most names have no rank. So this looks at the end first: text[i:] will be "-7-" or "-7-9-".
+	// Most names have no rank, and their end shows it. text[i:] becomes "-7-", or "-7-9-".
 	i := len(text)
 	for i > 0 && (text[i-1] == '-' || '0' <= text[i-1] && text[i-1] <= '9') {
 		i--

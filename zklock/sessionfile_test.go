@@ -26,31 +26,13 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// logBook is where a Client's lines go that a test reads.
-type logBook struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (b *logBook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBook) has(part string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Contains(b.text.String(), part)
-}
-
 // sessionFileTest is a lock whose holder is another process, with a session file.
 type sessionFileTest struct {
 	*testing.T
 	site *locktest.Site
 	path string // of the lock
 	file string
-	log  logBook
+	log  locktest.Buffer
 }
 
 func newSessionFileTest(t *testing.T) *sessionFileTest {
@@ -71,6 +53,11 @@ func localDir(t *testing.T) string {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir
+}
+
+// logged reports whether a line of the successors' log has part in it.
+func (t *sessionFileTest) logged(part string) bool {
+	return strings.Contains(t.log.String(), part)
 }
 
 // holder starts a process that takes the lock, and plays the part.
@@ -129,7 +116,7 @@ func (t *sessionFileTest) isStillHeld(c *zklock.Client) {
 		_, _, err := c.Mutex(t.path).TryLock(t.Context())
 		require.ErrorIs(t, err, zklock.ErrBusy)
 	}
-	require.False(t, t.log.has(freed))
+	require.False(t, t.logged(freed))
 }
 
 func TestScenario84_ACrashedProcessesLockIsFreeWhenItStartsAgain(t *testing.T) {
@@ -138,9 +125,9 @@ func TestScenario84_ACrashedProcessesLockIsFreeWhenItStartsAgain(t *testing.T) {
 	s.kill(holder)
 	c := s.successor()
 	s.takeSoon(c)
-	require.Eventually(t, func() bool { return s.log.has(freed) }, locktest.Bound,
+	require.Eventually(t, func() bool { return s.logged(freed) }, locktest.Bound,
 		time.Millisecond)
-	require.True(t, s.log.has(fmt.Sprintf("pid=%d", holder.cmd.Process.Pid)))
+	require.True(t, s.logged(fmt.Sprintf("pid=%d", holder.cmd.Process.Pid)))
 
 	info, err := os.Stat(s.file)
 	require.NoError(t, err)
@@ -155,7 +142,7 @@ func TestScenario84_AFileThatWasWrittenForOtherServersClosesNothing(t *testing.T
 	_, err := zklock.Dial(ctx, "127.0.0.1:1", zklock.WithSessionFile(s.file), zklock.WithLogger(
 		slog.New(slog.NewTextHandler(&s.log, nil))))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.True(t, s.log.has("for other servers"))
+	require.True(t, s.logged("for other servers"))
 	s.isStillHeld(s.successor())
 }
 
@@ -329,8 +316,8 @@ func TestScenario84_ACopiedOrDamagedFileClosesNothing(t *testing.T) {
 			next, err := s.dial(path, s.site.LongTimeout())
 			require.NoError(t, err)
 			s.isStillHeld(next)
-			require.Equal(t, c.why != "", s.log.has("of no use this time"))
-			require.True(t, s.log.has(c.why))
+			require.Equal(t, c.why != "", s.logged("of no use this time"))
+			require.True(t, s.logged(c.why))
 		})
 	}
 }

@@ -87,34 +87,47 @@ func (c *connFlags) register(f *pflag.FlagSet) {
 		"the `name` to expect in the servers' certificates; default each one's host")
 }
 
-// environment takes the values of flags that are not given from the environment, before they are
-// checked, and notes the given ones for the command. options reads the ensemble and the credentials
-// from the environment.
+// environment sets the flags that are not given from the environment, before they are checked, and
+// notes the given ones for the command. The ensemble and the credentials are not set here: options
+// reads them from the environment.
 func (c *connFlags) environment(f *pflag.FlagSet) error {
 	for _, name := range handedOn {
-		key, text := variable(name), os.Getenv(variable(name))
-		switch {
-		// --zk "" is that of an unset variable, and counts as not given.
-		case f.Changed(name) && (name != "zk" || c.zk != ""):
-			value := f.Lookup(name).Value.String()
-			if slices.Contains(fileFlags, name) {
-				// The command may change its directory.
-				if abs, err := filepath.Abs(value); err == nil && value != "" {
-					value = abs
-				}
-			}
-			c.handed = append(c.handed, key+"="+value)
-		case text != "" && name != "zk" && name != "auth-file":
-			if err := f.Lookup(name).Value.Set(text); err != nil {
-				return usagef("%s=%s: as --%s: %w", key, text, name, err)
-			}
+		flag, key := f.Lookup(name), variable(name)
+		isGiven := f.Changed(name)
+		if name == "zk" && c.zk == "" {
+			isGiven = false // --zk "$UNSET"
+		}
+		if isGiven {
+			c.handed = append(c.handed, key+"="+handedValue(flag))
+			continue
+		}
+		text := os.Getenv(key)
+		if text == "" || name == "zk" || name == "auth-file" {
+			continue
+		}
+		if err := flag.Value.Set(text); err != nil {
+			return usagef("%s=%s: as --%s: %w", key, text, name, err)
 		}
 	}
 	return nil
 }
 
-// options turns the flags into options for Dial. warn is called later, with why a file of the TLS
-// flags or that of --auth-file can no more be used.
+// handedValue returns a flag's value for the command. The name of a file becomes absolute, since
+// the command may change its directory.
+func handedValue(flag *pflag.Flag) string {
+	value := flag.Value.String()
+	if value == "" || !slices.Contains(fileFlags, flag.Name) {
+		return value
+	}
+	abs, err := filepath.Abs(value)
+	if err != nil {
+		return value
+	}
+	return abs
+}
+
+// options turns the flags into options for Dial. warn is called later, when a file of the TLS flags
+// or that of --auth-file can't be used any more, with the reason.
 func (c *connFlags) options(warn func(error)) ([]zklock.Option, error) {
 	if c.zk == "" {
 		c.zk = os.Getenv(envZK)
@@ -164,8 +177,8 @@ type credentials struct {
 // authentication is a scheme and its credential.
 type authentication struct{ scheme, secret string }
 
-// credentials come from the flags; without any, from the environment. Errors name the source of a
-// credential, and never its secret.
+// credentials returns those of the flags or, if none of these is given, of the environment. Errors
+// name the source of a credential, and never its secret.
 func (c *connFlags) credentials() (all credentials, err error) {
 	if err := all.add("--auth", c.auth); err != nil {
 		return all, err

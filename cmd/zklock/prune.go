@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
+	"github.com/zklock/locker/internal/fanout"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/unsealed"
@@ -196,7 +196,7 @@ func (p *pruner) readLevel(
 	ctx context.Context, s *session.Session, level []string,
 ) ([]directory, error) {
 	found := make([]directory, len(level))
-	err := each(level, func(i int, dir string) error {
+	err := fanout.Each(level, func(i int, dir string) error {
 		var err error
 		found[i], err = p.readDirectory(ctx, s, dir)
 		return err
@@ -286,7 +286,7 @@ func (p *pruner) remove(ctx context.Context, s *session.Session) error {
 		paths[i] = dir.path
 	}
 	deletions := make([]deletion, len(paths))
-	err := each(paths, func(i int, dir string) error {
+	err := fanout.Each(paths, func(i int, dir string) error {
 		ctx, cancel := context.WithTimeout(ctx, p.patience)
 		defer cancel()
 		var err error
@@ -325,27 +325,4 @@ func deletionOf(err error) (deletion, error) {
 		return dirLeft, nil
 	}
 	return dirLeft, err
-}
-
-// atOnce is how many requests each makes at a time.
-const atOnce = 16
-
-// each calls fn for all paths, at most atOnce at a time. After an error it makes no more calls.
-// When all calls have returned, it returns the first error.
-func each(paths []string, fn func(i int, path string) error) error {
-	var calls sync.WaitGroup
-	errs := make(chan error, len(paths))
-	slots := make(chan struct{}, atOnce)
-	for i := 0; i < len(paths) && len(errs) == 0; i++ {
-		slots <- struct{}{}
-		calls.Go(func() {
-			if err := fn(i, paths[i]); err != nil {
-				errs <- err
-			}
-			<-slots
-		})
-	}
-	calls.Wait()
-	close(errs)
-	return <-errs
 }

@@ -232,8 +232,8 @@ func (c *connection) checkServed(
 		c.s.end(failure.ErrExpired)
 		return failure.ErrExpired
 	}
-	// A server that enforces authentication says so before it looks at the operations of a multi,
-	// and so in the header.
+	// A server that enforces authentication refuses a multi as a whole, so the code is in the
+	// header and not in an operation's result.
 	if header.Code == wire.CodeAuthRequired && r.Op != wire.OpSASL {
 		err := fmt.Errorf("%w: the server enforces authentication, of a kind that was not given",
 			failure.ErrAuth)

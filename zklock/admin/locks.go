@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/contender"
+	"github.com/zklock/locker/internal/fanout"
 	"github.com/zklock/locker/internal/session"
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/unsealed"
@@ -154,7 +154,7 @@ func (s *search) readLevel(
 	ctx context.Context, z *session.Session, level []string,
 ) ([]directory, error) {
 	all := make([]directory, len(level))
-	err := each(level, func(i int, dir string) error {
+	err := fanout.Each(level, func(i int, dir string) error {
 		var err error
 		all[i], err = s.readDirectory(ctx, z, dir)
 		return err
@@ -196,7 +196,7 @@ func (s *search) readDirectory(
 func (s *search) readLocks(ctx context.Context, z *session.Session, dirs []string) error {
 	pages := make([]QueuePage, len(dirs))
 	hidden := make([]bool, len(dirs))
-	err := each(dirs, func(i int, dir string) error {
+	err := fanout.Each(dirs, func(i int, dir string) error {
 		page, err := read(ctx, z, dir, 0, s.within.Rows)
 		if err != nil {
 			hidden[i], err = s.isHidden(dir, err)
@@ -232,24 +232,4 @@ func (s *search) isHidden(dir string, err error) (bool, error) {
 		return true, nil
 	}
 	return false, err
-}
-
-// each calls fn for all paths, 16 at a time. After an error it makes no more calls. When all calls
-// have returned, it returns the first error.
-func each(paths []string, fn func(i int, path string) error) error {
-	var calls sync.WaitGroup
-	errs := make(chan error, len(paths))
-	slots := make(chan struct{}, 16)
-	for i := 0; i < len(paths) && len(errs) == 0; i++ {
-		slots <- struct{}{}
-		calls.Go(func() {
-			if err := fn(i, paths[i]); err != nil {
-				errs <- err
-			}
-			<-slots
-		})
-	}
-	calls.Wait()
-	close(errs)
-	return <-errs
 }

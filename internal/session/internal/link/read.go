@@ -239,7 +239,8 @@ func (c *Conn) take(xid int32, size int, at time.Time) (*pipeline.Request, error
 func (c *Conn) handleReply(r *pipeline.Request, reply pipeline.Reply, at time.Time) error {
 	verdict := wire.Verdict(r.Op, reply.Header.Code, reply.Body)
 	if wire.TryAgain(verdict) {
-		// In the reply to a multi only an operation may say so. Its call looks at the header.
+		// A multi's reply may have this code in an operation's result alone, and its call reads
+		// only the header.
 		reply.Header.Code = verdict
 	}
 	if err := c.owner.Replied(r, reply.Header, verdict, at); err != nil {

@@ -28,8 +28,8 @@ import (
 //
 // # The order of requests
 //
-// A server looks at znodes in the order in which it is asked to watch them, and reports at once
-// those that it finds gone. A caller of AddAll wants to hear of the first of its paths, its own
+// A server checks znodes in the order of the requests to watch them, and at once reports each one
+// that is gone. A caller of AddAll wants to hear of the first of its paths, its own
 // znode, no later than of the others: a deletion of its own znode must not be reported behind that
 // of a znode that was deleted later. So the order of paths is the order of requests, on every
 // server:

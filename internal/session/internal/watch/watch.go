@@ -112,8 +112,8 @@ func (w *Watch) FireMissing() {
 //   - Otherwise the server reported the deletion of w's znode on this connection before that of
 //     o's, since it reports events in the order in which they happen. So w has fired.
 //
-// After a reconnection it is not known, and ExistedWhen returns false: the new server may not have
-// caught up yet, and report events later that happened before o's deletion.
+// After a reconnection ExistedWhen returns false, because it can't know: if the new server lags, it
+// reports later what happened before o's deletion.
 func (w *Watch) ExistedWhen(o *Watch) bool {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
