@@ -18,6 +18,7 @@ type options struct {
 	session     zksession.Config
 	hooks       Hooks
 	sessionFile string // "" if there is none
+	onSession   func(zksession.Key) // see unsealed.OnSession; nil if there is none
 }
 
 func chosen(opts []Option) (o options, err error) {

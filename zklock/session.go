@@ -97,9 +97,7 @@ func (c *Client) keep() {
 // start opens a session. The first one finds out the servers' tick, unless the program gave it.
 func (c *Client) start() (*present, error) {
 	conf := c.opts.session
-	if c.file != nil {
-		conf.Granted = c.noteSession
-	}
+	conf.Granted = c.granted
 	if before := c.present.Load(); before != nil {
 		conf.TickTime = before.session.TickTime()
 		conf.Replaces = true
@@ -109,6 +107,16 @@ func (c *Client) start() (*present, error) {
 		return nil, err
 	}
 	return &present{session: s, next: make(chan struct{})}, nil
+}
+
+// granted is called with the key of each session, before its first use.
+func (c *Client) granted(key session.Key) {
+	if c.file != nil {
+		c.noteSession(key)
+	}
+	if c.opts.onSession != nil {
+		c.opts.onSession(key)
+	}
 }
 
 // closeGivenUp closes a session at the ensemble that is over for this client, so that nobody
@@ -242,6 +250,9 @@ func init() {
 		return o.session, err
 	}
 	unsealed.TermFailed = func(hold any) { hold.(*Hold).termFailed() }
+	unsealed.OnSession = func(fn func(session.Key)) any {
+		return Option{func(o *options) error { o.onSession = fn; return nil }}
+	}
 	unsealed.Session = func(ctx context.Context, client any) (*session.Session, error) {
 		c := client.(*Client)
 		return c.await(ctx)

@@ -22,6 +22,7 @@ import (
 //	note           record the signals that arrive
 //	family         start another one, with the same arguments, in the same process group
 //	orphan         as family, and end at once
+//	daemon         as family, but in a session of its own
 //	live           until it is killed
 //	until-term     live until SIGTERM or SIGINT, and exit with 7
 //	echo           copy standard input to standard output
@@ -67,9 +68,11 @@ func (t *testProcess) act(action string, argument func() string) (code int, ends
 	case "note":
 		t.note()
 	case "family":
-		return 0, false, t.multiply()
+		return 0, false, t.multiply(nil)
 	case "orphan":
-		return 0, t.name == "child", t.multiply()
+		return 0, t.name == "child", t.multiply(nil)
+	case "daemon":
+		return 0, false, t.multiply(&syscall.SysProcAttr{Setsid: true})
 	case "live":
 		t.live()
 		select {}
@@ -146,7 +149,7 @@ func (t *testProcess) note() {
 }
 
 // multiply starts a grandchild, if this process is the child.
-func (t *testProcess) multiply() error {
+func (t *testProcess) multiply(attr *syscall.SysProcAttr) error {
 	if t.name != "child" {
 		return nil
 	}
@@ -160,6 +163,8 @@ func (t *testProcess) multiply() error {
 		Env:    append(os.Environ(), "TESTCOMMAND_NAME=grandchild"),
 		Stdout: os.Stdout,
 		Stderr: os.Stderr,
+
+		SysProcAttr: attr,
 	}
 	return cmd.Start()
 }

@@ -6,14 +6,15 @@ import (
 	"errors"
 	"os"
 	"os/signal"
-	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// child is the command. It is the first process of its own process group.
+// child is the command, which the guard has started. It is the first process of its own process
+// group.
 type child struct {
 	pgid    int
 	changes chan change // the first process stopped or ended; closed when the whole group is gone
@@ -25,68 +26,44 @@ type change struct {
 	status  syscall.WaitStatus // how it has ended
 }
 
-// startChild runs path with args and env, on our standard input, output and error.
-//
-// The kernel sends the child the signal death when the thread that started it ends. So the
-// goroutine that waits for the group starts the child, and keeps its thread until the group is
-// gone.
-func startChild(
-	r *reaper, path string, args, env []string, death syscall.Signal, t *terminal,
-) (*child, error) {
-	signal.Reset(syscall.SIGTTOU) // ignored signals are inherited
-	attr := &syscall.SysProcAttr{Setpgid: true}
-	if t.fromTheStart() {
-		attr.Foreground, attr.Ctty = true, t.fd()
-	}
-	dieWithUs(attr, death)
-	c := &child{changes: make(chan change)}
-	started := make(chan error)
-	go func() { // ends with the group
-		runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
-		defer close(c.changes)
-		p, err := r.start(path, args, &syscall.ProcAttr{
-			Env:   env,
-			Files: []uintptr{0, 1, 2},
-			Sys:   attr,
-		})
-		if err != nil {
-			started <- err
-			return
-		}
-		c.pgid = p.pid
-		started <- nil
-		c.wait(p)
-	}()
-	err := <-started
+// startChild lets the guard run c, on our standard input, output and error.
+func startChild(g *guard, c commandLine, t *terminal) (*child, error) {
+	c.Foreground = t.fromTheStart()
+	pgid, err := g.run(c)
 	if t != nil {
-		t.pgid, t.lent = c.pgid, attr.Foreground
-		signal.Ignore(syscall.SIGTTOU)
+		t.pgid, t.lent = pgid, c.Foreground
+		signal.Ignore(syscall.SIGTTOU) // so that we may put a group into the foreground
 	}
 	if err != nil {
 		t.take()
-		return nil, startError(args[0], err)
+		return nil, err
 	}
-	return c, nil
+	command := &child{pgid: pgid, changes: make(chan change)}
+	go command.follow(g.events) // ends with the group
+	return command, nil
 }
 
-// wait reports what happens to the first process. It returns when no process of the group is left.
-func (c *child) wait(p *subprocess) {
-	for {
-		select {
-		case sig := <-p.stops:
-			c.changes <- change{stopped: sig}
-		case <-p.ended:
-			c.changes <- change{status: p.status}
-			c.drain()
+// follow passes on what the guard reports of the first process. It returns when no process of the
+// group is left.
+func (c *child) follow(events <-chan event) {
+	defer close(c.changes)
+	for e := range events {
+		switch e.Kind {
+		case commandStopped:
+			c.changes <- change{stopped: e.Signal}
+		case commandEnded:
+			c.changes <- change{status: e.Status}
+		case groupGone:
 			return
 		}
 	}
+	awaitGroup(c.pgid) // the guard has ended before the group
 }
 
-// drain waits until the group is gone. While processes of the group are left, the command still
-// runs.
-func (c *child) drain() {
-	for pause := time.Millisecond; groupExists(c.pgid); pause = min(2*pause, 50*time.Millisecond) {
+// awaitGroup waits until no process of the group is left, in this process and in the guard. While
+// there is one, the command still runs.
+func awaitGroup(pgid int) {
+	for pause := time.Millisecond; groupExists(pgid); pause = min(2*pause, 50*time.Millisecond) {
 		time.Sleep(pause)
 	}
 }
@@ -112,11 +89,5 @@ var private = []string{
 // environment returns our environment with the variables own, which override inherited ones, and
 // without the private ones.
 func environment(own ...string) []string {
-	var env []string
-	for _, kv := range os.Environ() {
-		if !named(kv, own) && !named(kv, private) {
-			env = append(env, kv)
-		}
-	}
-	return append(env, own...)
+	return append(without(os.Environ(), slices.Concat(own, private)), own...)
 }

@@ -126,6 +126,19 @@ func handedValue(flag *pflag.Flag) string {
 	return abs
 }
 
+// guardEnvironment returns the environment of a guard process, which connects as we do: ours, with
+// the flags that were given. It has the credentials, which the command does not get.
+func (c *connFlags) guardEnvironment() []string {
+	own := slices.Clone(c.handed)
+	switch {
+	case len(c.auth) > 0:
+		own = append(own, envAuth+"="+strings.Join(c.auth, "\n"))
+	case c.authFile != "":
+		own = append(own, envAuth+"=") // is not used beside --auth-file
+	}
+	return append(without(os.Environ(), own), own...)
+}
+
 // options turns the flags into options for Dial. warn is called later, when a file of the TLS flags
 // or that of --auth-file can't be used any more, with the reason.
 func (c *connFlags) options(warn func(error)) ([]zklock.Option, error) {

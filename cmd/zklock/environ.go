@@ -81,6 +81,17 @@ func isHeld(ctx context.Context, c *zklock.Client, node, id string) (bool, error
 // sessionID returns a session's id as ZooKeeper's own tools write it.
 func sessionID(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }
 
+// without returns the variables of env that none of vars sets.
+func without(env, vars []string) []string {
+	var rest []string
+	for _, kv := range env {
+		if !named(kv, vars) {
+			rest = append(rest, kv)
+		}
+	}
+	return rest
+}
+
 // named reports whether kv sets one of the variables that vars set.
 func named(kv string, vars []string) bool {
 	name, _, _ := strings.Cut(kv, "=")

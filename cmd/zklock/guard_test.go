@@ -3,9 +3,9 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/zklock/locker/zktest/fault"
 )
 
 // guards are the guard processes of a zklock.
@@ -42,92 +41,105 @@ func childrenOf(parent int) (pids []int) {
 	return pids
 }
 
-func TestAGuardThatIsKilledOrStoppedIsReplaced(t *testing.T) {
+// guardOf is the guard process of a zklock, once it has one.
+func guardOf(t *testing.T, p *process) (pid int) {
+	t.Helper()
+	until(t, "a guard", func() bool {
+		found := guards(p.Process.Pid)
+		if len(found) == 1 {
+			pid = found[0]
+		}
+		return len(found) == 1
+	})
+	return pid
+}
+
+// isStopped reports whether a signal has stopped the process.
+func isStopped(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	return err == nil && strings.Contains(string(text), "State:\tT")
+}
+
+func TestAGuardThatIsStoppedIsContinued(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	p := hold(t, s.Addr(), d, "--session-timeout", calm)
-	for i, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
-		var old []int
-		until(t, "a guard", func() bool { old = guards(p.Process.Pid); return len(old) == 1 })
-		require.NoError(t, syscall.Kill(old[0], sig))
-		until(t, "another guard", func() bool {
-			now := guards(p.Process.Pid)
-			restarts := strings.Count(p.err.String(), "has been started again")
-			return len(now) == 1 && now[0] != old[0] && restarts > i
-		})
-	}
-	// The new one knows the group.
+	guard := guardOf(t, p)
+	require.NoError(t, syscall.Kill(guard, syscall.SIGSTOP))
+	until(t, "continued", func() bool { return !isStopped(guard) })
 	require.NoError(t, p.Process.Kill())
 	p.exits(-1)
 	d.silent(t, "child", "grandchild")
 }
 
-func TestTheCommandGetsSIGTERMWhenEveryGuardHasDied(t *testing.T) {
+// A guard that is stopped while zklock waits in line is continued before it starts the command.
+func TestAGuardThatWasStoppedDuringTheWaitStartsTheCommand(t *testing.T) {
 	t.Parallel()
-	s, d := server(t), newDiary(t)
-	p := launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "until-term")
-	d.alive(t, "child")
-	until(t, "the end", func() bool {
-		for _, pid := range guards(p.Process.Pid) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		select {
-		case <-p.ended:
-			return true
-		default:
-			return false
-		}
-	})
-	p.exits(exitLost)
-	require.Contains(t, p.err.String(),
-		"the guard process keeps ending: ended by signal 9 (killed): SIGTERM to the command")
-	require.True(t, d.has("child", "told"))
+	s := server(t)
+	first, second := newDiary(t), newDiary(t)
+	holder := hold(t, s.Addr(), first, "--session-timeout", calm)
+	p := launchHold(t, s.Addr(), second, "--session-timeout", calm)
+	queued(t, s, "/l", 2)
+	require.NoError(t, syscall.Kill(guardOf(t, p), syscall.SIGSTOP))
+	require.NoError(t, holder.Process.Kill())
+	second.alive(t, "child", "grandchild")
+}
+
+func TestAGuardThatWasKilledDuringTheWaitIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	first, second := newDiary(t), newDiary(t)
+	holder := hold(t, s.Addr(), first, "--session-timeout", calm)
+	p := launchHold(t, s.Addr(), second, "--session-timeout", calm)
+	queued(t, s, "/l", 2)
+	killed := guardOf(t, p)
+	require.NoError(t, syscall.Kill(killed, syscall.SIGKILL))
+	require.NoError(t, holder.Process.Kill())
+	second.alive(t, "child", "grandchild")
+	require.NotEqual(t, killed, guardOf(t, p))
+	// The new one knows the session.
+	require.NoError(t, p.Process.Kill())
 	queued(t, s, "/l", 0)
 }
 
-// The id of a group that is gone may be reused for another group, while zklock still tries to
-// release the lock.
-func TestTheGuardIsNotifiedAtOnceWhenTheGroupHasExited(t *testing.T) {
-	s, d := server(t), newDiary(t)
-	orders := filepath.Join(t.TempDir(), "orders")
-	t.Setenv(notedOrders, orders)
-	p := launchAs(t, notedGuard, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d),
-		"until-term")
-	d.alive(t, "child")
-	s.Inject(fault.Freeze()) // so that the release takes a while
-	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
-	var text string
-	until(t, "the word", func() bool {
-		b, _ := os.ReadFile(orders)
-		text = string(b)
-		return strings.Contains(text, "group 0\n")
-	})
-	require.Regexp(t, `^group [1-9]\d*\n(until \d+\n)*group 0\n`, text)
-	p.exits(7)
-	b, err := os.ReadFile(orders)
-	require.NoError(t, err)
-	require.Regexp(t, `\ngroup 0\nend\n$`, string(b))
+// Without a guard the command could outlive zklock.
+func TestTheCommandEndsWithAKilledGuard(t *testing.T) {
+	t.Parallel()
+	for _, onLoss := range []string{lossKill, lossTerm, lossIgnore} {
+		t.Run(onLoss, func(t *testing.T) {
+			t.Parallel()
+			s, d := server(t), newDiary(t)
+			p := launch(t, s.Addr(), append(lossFlags("--session-timeout", calm, "--on-loss", onLoss),
+				"/l", "--", testCommand, "diary", string(d), "family", "until-term")...)
+			d.alive(t, "child", "grandchild")
+			require.NoError(t, syscall.Kill(guardOf(t, p), syscall.SIGKILL))
+			p.exits(exitLost)
+			require.Contains(t, p.err.String(),
+				"the guard process has ended by signal 9 (killed): SIG")
+			d.silent(t, "child", "grandchild")
+			require.Equal(t, onLoss != lossKill, d.has("grandchild", "told"))
+			queued(t, s, "/l", 0)
+		})
+	}
 }
 
-// notedGuard is the name of a zklock whose guard only writes its orders into the file
-// $TESTGUARD_ORDERS.
-const (
-	notedGuard  = "zklock-noted-guard"
-	notedOrders = "TESTGUARD_ORDERS"
-)
-
-func mainWithNotedGuard() {
-	if len(os.Args) < 2 || os.Args[1] != guardCommand {
-		main()
-		return
-	}
-	f, err := os.Create(os.Getenv(notedOrders))
-	if err == nil {
-		_, err = io.Copy(f, os.Stdin)
-	}
-	if err != nil {
-		panic(err)
-	}
+// make, for example, gives the commands that it starts two files for its job server.
+func TestTheCommandHasTheFilesThatZklockWasGiven(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	file, err := os.Open("/dev/null")
+	require.NoError(t, err)
+	defer file.Close()
+	extra := []*os.File{file, file} // they are 3 and 4
+	alone := exec.Command("ls", "/proc/self/fd")
+	alone.ExtraFiles = extra
+	want, err := alone.Output()
+	require.NoError(t, err)
+	under := self(t, "zklock", "run", "/l", "--", "ls", "/proc/self/fd")
+	under.ExtraFiles = extra
+	p := start(t, under, s.Addr())
+	p.exits(0)
+	require.Equal(t, string(want), p.out.String())
 }
 
 // An upgrade removes the file that a running zklock was started from, or puts another program
@@ -167,34 +179,35 @@ func TestAZklockWhoseFileWasReplacedGuardsWithItsOwnProgram(t *testing.T) {
 func TestTheGuardKillsItsGroupAndNoOther(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		orders []string
-		gone   bool // before the last look
+		group  int
+		empty  bool
+		untils []int64
 		killed []int
 	}{
-		"its time has come":             {[]string{"group 7", "until 100"}, false, []int{7}},
-		"it has not":                    {[]string{"group 7", "until 101"}, false, nil},
-		"no time is set":                {[]string{"group 7"}, false, nil},
-		"no group":                      {[]string{"until 100"}, false, nil},
-		"told that it is gone":          {[]string{"group 7", "until 100", "group 0"}, false, nil},
-		"seen that it is gone":          {[]string{"group 7", "until 100"}, true, nil},
-		"never the own group, or init":  {[]string{"group 1", "until 100"}, false, nil},
-		"never all":                     {[]string{"group -1", "until 100"}, false, nil},
-		"an order of a later time wins": {[]string{"group 7", "until 99", "until 200"}, false, nil},
+		"its time has come":             {7, false, []int64{100}, []int{7}},
+		"it has not":                    {7, false, []int64{101}, nil},
+		"no time is set":                {7, false, nil, nil},
+		"no group":                      {0, false, []int64{100}, nil},
+		"it is gone":                    {7, true, []int64{100}, nil},
+		"never the own group, or init":  {1, false, []int64{100}, nil},
+		"never all":                     {-1, false, []int64{100}, nil},
+		"an order of a later time wins": {7, false, []int64{99, 200}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var killed []int
-			there := true
 			w := watchman{
-				exists: func(int) bool { return there },
+				group:  c.group,
+				exists: func(int) bool { return true }, // perhaps another one with the same id
 				kill:   func(pgid int) { killed = append(killed, pgid) },
 			}
-			for _, order := range c.orders {
-				w.obey(order)
+			if c.empty {
+				w.empty = make(chan struct{})
+				close(w.empty)
+				_, more := w.next(nil)
+				require.True(t, more)
 			}
-			if c.gone {
-				there = false
-				w.check(50)
-				there = true // another one with the same id
+			for _, at := range c.untils {
+				w.obey(order{Until: at})
 			}
 			w.check(100)
 			w.check(100)
@@ -203,25 +216,42 @@ func TestTheGuardKillsItsGroupAndNoOther(t *testing.T) {
 	}
 }
 
-func TestAPollingGuardForgetsAGroupThatHasExited(t *testing.T) {
+func TestACommandIsNotStartedAfterItsTime(t *testing.T) {
 	t.Parallel()
-	cmd := exec.Command("/bin/sleep", "1000")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, cmd.Start())
-	pgid := cmd.Process.Pid
-	require.True(t, groupExists(pgid))
-	w := watchman{exists: groupExists, kill: func(int) { t.Error("killed") }}
-	w.obey(fmt.Sprint("group ", pgid))
-	w.check(0)
-	require.Equal(t, pgid, w.group)
-	require.NoError(t, cmd.Process.Kill())
-	require.Error(t, cmd.Wait())
-	w.check(0)
-	require.Zero(t, w.group)
-	w.end()
+	r, out, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	defer out.Close()
+	w := newWatchman(nil, syscall.SIGKILL, out)
+	w.fork = func(commandLine) (*subprocess, error) {
+		t.Error("started")
+		return nil, syscall.EINVAL
+	}
+	w.obey(order{Until: bootTime()})
+	w.obey(order{Command: &commandLine{File: "/bin/true"}})
+	e := <-readEvents(r)
+	require.Equal(t, event{Kind: commandLate}, e)
+	_, err = e.group()
+	require.Equal(t, exitLost, codeOf(err))
 }
 
-// A daemon's parent becomes the nearest process that has asked for it, which is zklock.
+// Arguments, variables and file names are bytes, and need not be UTF-8.
+func TestAnOrderHasTheCommandAsItIs(t *testing.T) {
+	t.Parallel()
+	sent := commandLine{
+		File:       "/bin/\xff",
+		Args:       []string{"\xfe", "", "ü\n"},
+		Env:        []string{"A=\xfd"},
+		Foreground: true,
+	}
+	text, err := json.Marshal(order{Command: &sent})
+	require.NoError(t, err)
+	var got order
+	require.NoError(t, json.Unmarshal(text, &got))
+	require.Equal(t, order{Command: &sent}, got)
+}
+
+// A daemon's parent becomes the nearest process that has asked for it, which is the guard.
 func TestOrphansOfTheCommandAreReapedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -230,8 +260,8 @@ func TestOrphansOfTheCommandAreReapedWhileItRuns(t *testing.T) {
 		fmt.Sprintf(`i=0; while [ $i -lt %d ]; do (true &); i=$((i+1)); done; `+
 			`echo forked; exec sleep 1000`, n))
 	until(t, "forked", func() bool { return p.out.String() == "forked\n" })
-	until(t, "none but the command and the guard",
-		func() bool { return len(childrenOf(p.Process.Pid)) == 2 })
+	guard := guardOf(t, p)
+	until(t, "none but the command", func() bool { return len(childrenOf(guard)) == 1 })
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	p.exits(128 + 15)
 }
@@ -241,7 +271,7 @@ func TestAGuardWhoseProgramIsMissingIsReportedWithTheFileAndWhatToDo(t *testing.
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "exe")
 	r := &reaper{own: map[int]*subprocess{}} // reaps nothing: there is nothing to reap
-	_, _, err := launchGuard(r, missing, syscall.SIGKILL)
+	err := (&guard{reaper: r, death: syscall.SIGKILL}).launch(missing)
 	require.ErrorIs(t, err, syscall.ENOENT)
 	require.EqualError(t, err, missing+": no such file or directory: zklock needs /proc: "+
 		"mount it, in a chroot or container too (mount -t proc proc /proc)")

@@ -29,7 +29,6 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){
 		"zklock":    main,
-		notedGuard:  mainWithNotedGuard,
 		testCommand: func() { os.Exit(testMain(os.Args[1:])) },
 	})
 }

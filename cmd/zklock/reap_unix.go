@@ -12,9 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reaper reaps every process whose parent is zklock. There are two sorts:
-//   - zklock has started it, and waits for its end;
-//   - the command has left it behind, and zklock has adopted it (see adopt). Nothing waits for it.
+// reaper reaps every process whose parent is this one, which is zklock or its guard. There are two
+// sorts:
+//   - this process has started it, and waits for its end;
+//   - the command has left it behind, and this process has adopted it (see adopt). Nothing waits
+//     for it.
 type reaper struct {
 	sigchld chan os.Signal
 	stop    chan struct{}
@@ -26,7 +28,7 @@ type reaper struct {
 	own map[int]*subprocess
 }
 
-// subprocess is a process that zklock started.
+// subprocess is a process that this one has started.
 type subprocess struct {
 	pid    int
 	stops  chan syscall.Signal // the signals that stopped it; one is dropped if the channel is full
@@ -117,12 +119,16 @@ func (r *reaper) noteLocked(p *subprocess, status syscall.WaitStatus) {
 	close(p.ended)
 }
 
-// kill ends the process, unless it has been reaped. Then its id may belong to another process.
-func (p *subprocess) kill() {
+// kill ends the process, unless it has ended.
+func (p *subprocess) kill() { p.signal(unix.SIGKILL) }
+
+// signal sends sig to the process, unless it has been reaped. Then its id may belong to another
+// process.
+func (p *subprocess) signal(sig syscall.Signal) {
 	p.reaper.mu.Lock()
 	defer p.reaper.mu.Unlock()
 	if p.reaper.own[p.pid] == p {
 		// It is our child, so we may signal it. At worst it has ended and was not reaped yet.
-		_ = unix.Kill(p.pid, unix.SIGKILL)
+		_ = unix.Kill(p.pid, sig)
 	}
 }

@@ -117,13 +117,14 @@ func (a *app) newAttempt(j *job, l *lockFlags, path string) *attempt {
 // replaces it.
 func (t *attempt) run(under section) (dieBy syscall.Signal, err error) {
 	j := t.job
-	j.guard, err = startGuard(j.reaper, j.death())
+	j.guard, err = startGuard(j.reaper, j.death(), t.conn.guardEnvironment())
 	if err != nil {
 		return 0, err
 	}
 	defer j.guard.end()
 	t.beginWait()
-	c, err := t.dialWithin(t.ctx, t.flags, zklock.WithHooks(t.line.hooks()))
+	c, err := t.dialWithin(t.ctx, t.flags, zklock.WithHooks(t.line.hooks()),
+		unsealed.OnSession(j.guard.session).(zklock.Option))
 	if err == nil {
 		defer func() { err = errors.Join(err, c.Close()) }()
 		err = t.takeAndRun(c, under)

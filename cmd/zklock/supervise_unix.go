@@ -82,13 +82,11 @@ func (j *job) run(
 		return 0, err
 	}
 	j.sigs.whileRunning()
-	s.child, err = startChild(
-		j.reaper, j.file, j.args, environment(env...), j.death(), s.tty)
+	s.child, err = s.start(env)
 	if err != nil {
 		return 0, err
 	}
 	j.started = true
-	j.guard.group(s.child.pgid)
 	err = s.watch()
 	s.tty.take()
 	j.lent = s.tty != nil && s.tty.lent
@@ -121,14 +119,38 @@ func (s *supervisor) settle() error {
 	}
 }
 
-// ensureGuard replaces the guard if it has ended while zklock waited for the lock.
+// ensureGuard starts another guard if it has ended while zklock waited for the lock.
 func (s *supervisor) ensureGuard() error {
 	select {
 	case <-s.guard.gone():
-		return s.guard.replace()
+		s.guard.discard()
+		return s.guard.start()
 	default:
 		return nil
 	}
+}
+
+// start starts the command, if the guard gets its order before the lease has to be left.
+func (s *supervisor) start(env []string) (*child, error) {
+	if s.onLoss == lossKill {
+		s.tellUntil(s.hold.SafeUntil())
+	}
+	c, err := startChild(s.guard, commandLine{
+		File: s.file,
+		Args: s.args,
+		Env:  environment(env...),
+	}, s.tty)
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return nil, startError(s.args[0], err)
+	}
+	return c, err
+}
+
+// tellUntil lets the guard end the command before the lease ends, or this process if it is sooner.
+func (s *supervisor) tellUntil(safeUntil time.Time) {
+	s.until = safeUntil
+	s.guard.until(s.lease.deadline(safeUntil))
 }
 
 // watch supervises the command, and returns when its group is gone.
@@ -136,19 +158,19 @@ func (s *supervisor) watch() error {
 	next := time.NewTimer(0)
 	defer next.Stop()
 	lost := s.hold.Context().Done()
+	guardGone := s.guard.gone()
 	for {
 		select {
 		case c, more := <-s.child.changes:
 			if !more {
-				// First of all, because the kernel may reuse its id for another group.
-				s.guard.group(0)
 				return nil
 			}
 			s.changed(c)
-		case <-s.guard.gone():
-			s.reguard()
+		case <-guardGone:
+			guardGone = nil
+			s.unguarded()
 		case <-s.guard.stops():
-			s.guard.proc.kill() // a stopped guard does not guard
+			s.guard.resume()
 		case sig := <-s.sigs.c:
 			s.forward(sig.(syscall.Signal))
 		case <-lost:
@@ -194,20 +216,14 @@ func (s *supervisor) resume() {
 	}
 }
 
-// reguard replaces a guard that has ended. Without a guard the command could outlive zklock, and go
-// on after the lock is lost. So if guards keep failing, the command gets SIGTERM while the lock is
-// still held. With --on-loss term or ignore it is spared, since then a loss does not kill it
-// either.
-func (s *supervisor) reguard() {
-	wasRunning := s.guard.running()
-	err := s.guard.replace()
-	switch {
-	case err == nil:
-		s.say("the guard process had ended, and has been started again")
-	case s.guard.failed >= maxGuardFailures && s.onLoss == lossKill:
-		s.term(err.Error())
-	case wasRunning:
-		s.say("%v; trying again", err)
+// unguarded ends the command, whose guard has ended. Without a guard the command could outlive
+// zklock, and go on after the lock is lost. On Linux its first process gets a signal from the
+// kernel, the same as by kill or term here.
+func (s *supervisor) unguarded() {
+	if s.onLoss == lossKill {
+		s.kill(s.guard.ending())
+	} else {
+		s.term(s.guard.ending())
 	}
 }
 
@@ -215,7 +231,6 @@ func (s *supervisor) reguard() {
 func (s *supervisor) check() time.Duration {
 	now := time.Now()
 	next := s.checkMaxHold(now)
-	next = min(next, s.checkGuard(now))
 	if err := s.hold.Err(); err != nil {
 		s.onLost(err)
 		return min(next, s.lease.timeout/checkPart)
@@ -224,17 +239,6 @@ func (s *supervisor) check() time.Duration {
 		return next
 	}
 	return min(next, s.checkLease(now))
-}
-
-// checkGuard tries again to start a guard if there is none.
-func (s *supervisor) checkGuard(now time.Time) time.Duration {
-	if s.guard.running() {
-		return maxCheckInterval
-	}
-	if now.Sub(s.guard.born) >= minGuardLife {
-		s.reguard()
-	}
-	return minGuardLife
 }
 
 // onLost does what --on-loss says, now that the lock is lost.
@@ -256,8 +260,7 @@ func (s *supervisor) onLost(err error) {
 func (s *supervisor) checkLease(now time.Time) time.Duration {
 	until := s.hold.SafeUntil()
 	if s.onLoss == lossKill && until.Sub(s.until).Abs() > time.Millisecond {
-		s.until = until
-		s.guard.until(s.lease.deadline(until)) // the guard kills, or this process if it is sooner
+		s.tellUntil(until)
 	}
 	verdict, wait := s.lease.judge(now, until)
 	if verdict == leaseGood {

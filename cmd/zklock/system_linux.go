@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -23,9 +24,21 @@ func bootTime() int64 {
 // dieWithUs makes the kernel send sig to the command when the thread that starts it ends.
 func dieWithUs(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
 
-// adopt makes us the parent of processes that the command leaves behind, so that they are reaped
-// even where process 1 does not reap.
+// adopt makes this process, from now on, the parent of each process below it whose parent ends.
+// zklock does it, so that processes that the command leaves behind are reaped even where process 1
+// does not reap. Its guard does it to know them: see haveChildren.
 func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// haveChildren reports whether this process has a child process, perhaps one that has ended and was
+// not reaped yet.
+func haveChildren() bool {
+	for {
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return !errors.Is(err, unix.ECHILD)
+		}
+	}
+}
 
 // ownProgram returns a file with the program of this process, even if the file that it was started
 // from has been replaced.

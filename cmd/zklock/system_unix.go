@@ -15,8 +15,11 @@ func bootTime() int64 { return time.Now().UnixNano() }
 // dieWithUs does nothing: there is no parent-death signal here. The guard process ends the group.
 func dieWithUs(*syscall.SysProcAttr, syscall.Signal) {}
 
-// adopt does nothing: process 1 reaps what the command leaves behind.
+// adopt does nothing: process 1 adopts and reaps what the command leaves behind.
 func adopt() error { return nil }
+
+// haveChildren returns true. Here it can't be known whether processes below this one are left.
+func haveChildren() bool { return true }
 
 // ownProgram returns the file that this process was started from, which may have been replaced.
 func ownProgram() (string, error) { return os.Executable() }

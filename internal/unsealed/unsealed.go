@@ -18,3 +18,7 @@ var Session func(ctx context.Context, client any) (*session.Session, error)
 // TermFailed says that what the leader does has failed under hold, a *zklock.Hold of an election:
 // its release is then no sign that somebody has led. Package zklock sets it.
 var TermFailed func(hold any)
+
+// OnSession returns a zklock.Option, with which a Client calls fn with the key of each of its
+// sessions, before it uses the session. fn must not block. Package zklock sets it.
+var OnSession func(fn func(session.Key)) (option any)

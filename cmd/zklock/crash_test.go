@@ -1,0 +1,205 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zktest"
+	"github.com/zklock/locker/zktest/fault"
+)
+
+// These tests kill zklock. Sessions are so long that none ends by itself.
+
+func crashFlags(more ...string) []string {
+	return lossFlags(append([]string{"--session-timeout", calm}, more...)...)
+}
+
+// crash kills a zklock. Its exit code is known only later, when its command, which has the same
+// standard output, has ended too.
+func crash(t *testing.T, p *process) {
+	t.Helper()
+	require.NoError(t, p.Process.Kill())
+	until(t, "zklock's end", func() bool { return dead(p.Process.Pid) })
+}
+
+// isStillHeld asserts that the lock /l is held now and for a while, in which it would have been
+// freed.
+func isStillHeld(t *testing.T, s *zktest.Server) {
+	t.Helper()
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
+		require.Equal(t, 1, inLine(s, "/l"))
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestTheLockOfAKilledZklockIsFreeAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{
+		"run":         {"run", "/l"},
+		"shared":      {"run", "--shared", "/l"},
+		"permits":     {"run", "-n", "1", "--of", "2", "/l"},
+		"elect":       {"elect", "/l"},
+		"once":        {"run", "--every", "1h", "/l"},
+		"credentials": {"run", "--auth", "digest:user:password", "/l"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, d := server(t), newDiary(t)
+			args := append([]string{flags[0], "--session-timeout", calm, "--tick", tick.String()},
+				flags[1:]...)
+			p := launch(t, s.Addr(), append(args, "--", testCommand, "stubborn", "diary", string(d),
+				"family", "live")...)
+			d.alive(t, "child", "grandchild")
+			crash(t, p)
+			freed := free(t, s, "/l")
+			require.LessOrEqual(t, d.late(t, freed), time.Duration(0))
+			until(t, "said", func() bool {
+				return p.err.String() ==
+					"zklock: zklock was killed; the command has ended, and the lock is free\n"
+			})
+		})
+	}
+}
+
+func TestAZklockThatIsKilledWhileItWaitsLeavesTheLineAtOnce(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	holder := launchHold(t, s.Addr(), d, "--session-timeout", calm)
+	d.alive(t, "child")
+	waiter := launchHold(t, s.Addr(), d, "--session-timeout", calm)
+	queued(t, s, "/l", 2)
+	crash(t, waiter)
+	queued(t, s, "/l", 1)
+	require.Empty(t, waiter.err.String())
+	require.False(t, holder.over())
+}
+
+// The command ignores SIGTERM, and nothing else may end it.
+func TestTheLockOfAKilledZklockStaysWhileTheCommandLives(t *testing.T) {
+	t.Parallel()
+	for _, onLoss := range []string{lossTerm, lossIgnore} {
+		t.Run(onLoss, func(t *testing.T) {
+			t.Parallel()
+			s, d := server(t), newDiary(t)
+			p := launchHold(t, s.Addr(), d, "--session-timeout", calm, "--on-loss", onLoss)
+			d.alive(t, "child", "grandchild")
+			crash(t, p)
+			isStillHeld(t, s)
+			d.kill(t, "child")
+			isStillHeld(t, s)
+			d.kill(t, "grandchild")
+			queued(t, s, "/l", 0)
+		})
+	}
+}
+
+// A descendant has left the group, and so outlives it.
+func TestTheLockOfAKilledZklockStaysWhileADaemonOfTheCommandLives(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := launch(t, s.Addr(), append(crashFlags(), "/l", "--", testCommand, "diary", string(d),
+		"daemon", "live")...)
+	d.alive(t, "child", "grandchild")
+	crash(t, p)
+	d.silent(t, "child")
+	isStillHeld(t, s)
+	d.alive(t, "grandchild")
+	d.kill(t, "grandchild")
+	queued(t, s, "/l", 0)
+}
+
+// A daemon's daemon, whose parents have ended before zklock is killed.
+func TestTheLockOfAKilledZklockStaysWhileAnAdoptedDaemonLives(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := launch(t, s.Addr(), append(crashFlags(), "/l", "--", "sh", "-c",
+		`(setsid "$0" "$@" &) & sleep 1000`, testCommand, "diary", string(d),
+		"live")...)
+	d.alive(t, "child")
+	crash(t, p)
+	isStillHeld(t, s)
+	d.kill(t, "child")
+	queued(t, s, "/l", 0)
+}
+
+// Nothing is left that could close the session.
+func TestTheLockOfAKilledZklockAndGuardIsFreeAfterItsTimeout(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := hold(t, s.Addr(), d)
+	guard := guardOf(t, p)
+	require.NoError(t, syscall.Kill(p.Process.Pid, syscall.SIGSTOP))
+	require.NoError(t, syscall.Kill(guard, syscall.SIGSTOP))
+	require.NoError(t, syscall.Kill(guard, syscall.SIGKILL))
+	require.NoError(t, syscall.Kill(p.Process.Pid, syscall.SIGKILL))
+	isStillHeld(t, s)
+	d.silent(t, "child") // by the kernel
+	d.kill(t, "grandchild")
+	queued(t, s, "/l", 0)
+}
+
+// zklock was stopped for a while when it is killed.
+func TestTheLockOfAStoppedAndKilledZklockIsFreeAtOnce(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := hold(t, s.Addr(), d, "--session-timeout", calm)
+	require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
+	until(t, "stopped", func() bool { return isStopped(p.Process.Pid) })
+	crash(t, p)
+	require.LessOrEqual(t, d.late(t, free(t, s, "/l")), time.Duration(0))
+}
+
+// The inner zklock, its guard and its command are descendants of the outer guard.
+func TestTheLocksOfANestedZklockAreFreeInTurn(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := launch(t, s.Addr(), append(crashFlags(), "/l", "--", "zklock", "run", "--session-timeout",
+		calm, "--tick", tick.String(), "/inner", "--", testCommand, "stubborn",
+		"diary", string(d), "family", "live")...)
+	d.alive(t, "child", "grandchild")
+	crash(t, p)
+	queued(t, s, "/inner", 0)
+	require.LessOrEqual(t, d.late(t, free(t, s, "/l")), time.Duration(0))
+}
+
+// A server that is not there for a while, when zklock is killed.
+func TestTheLockOfAKilledZklockIsFreeWhenAServerIsBack(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := hold(t, s.Addr(), d, "--session-timeout", calm)
+	outage := s.Inject(fault.Refuse())
+	crash(t, p)
+	d.silent(t, "child", "grandchild")
+	isStillHeld(t, s)
+	outage.Remove()
+	queued(t, s, "/l", 0)
+}
+
+// zklock is process 1, as in a container: if it is killed, the kernel kills all others.
+func TestZklockAsProcess1(t *testing.T) {
+	t.Parallel()
+	unshare, err := exec.LookPath("unshare")
+	if err != nil || os.Getuid() != 0 {
+		t.Skip("needs root, and unshare")
+	}
+	s, d := server(t), newDiary(t)
+	p := start(t, &exec.Cmd{Path: unshare, Args: append([]string{"unshare", "--pid", "--fork",
+		"--mount-proc", "--kill-child", "zklock"},
+		append(crashFlags(), "/l", "--", testCommand, "diary", string(d),
+			"daemon", "live")...)}, s.Addr())
+	d.alive(t, "child", "grandchild")
+	first := childrenOf(p.Process.Pid)
+	require.Len(t, first, 1)
+	require.NoError(t, syscall.Kill(first[0], syscall.SIGKILL))
+	p.exit() // known when no process has its standard output any more
+	isStillHeld(t, s)
+	require.NoError(t, s.Expire(s.Sessions()[0].ID))
+	queued(t, s, "/l", 0)
+}
