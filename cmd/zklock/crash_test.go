@@ -39,7 +39,7 @@ func isStillHeld(t *testing.T, s *zktest.Server) {
 	}
 }
 
-func TestTheLockOfAKilledZklockIsFreeAtOnce(t *testing.T) {
+func TestScenario84_TheLockOfAKilledZklockIsFreeAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{
 		"run":         {"run", "/l"},
@@ -82,7 +82,7 @@ func TestAZklockThatIsKilledWhileItWaitsLeavesTheLineAtOnce(t *testing.T) {
 }
 
 // The command ignores SIGTERM, and nothing else may end it.
-func TestTheLockOfAKilledZklockStaysWhileTheCommandLives(t *testing.T) {
+func TestScenario84_TheLockOfAKilledZklockStaysWhileTheCommandLives(t *testing.T) {
 	t.Parallel()
 	for _, onLoss := range []string{lossTerm, lossIgnore} {
 		t.Run(onLoss, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestTheLockOfAKilledZklockStaysWhileTheCommandLives(t *testing.T) {
 }
 
 // A descendant has left the group, and so outlives it.
-func TestTheLockOfAKilledZklockStaysWhileADaemonOfTheCommandLives(t *testing.T) {
+func TestScenario84_TheLockOfAKilledZklockStaysWhileADaemonOfTheCommandLives(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	p := launch(t, s.Addr(), append(crashFlags(), "/l", "--", testCommand, "diary", string(d),
@@ -116,7 +116,7 @@ func TestTheLockOfAKilledZklockStaysWhileADaemonOfTheCommandLives(t *testing.T) 
 }
 
 // A daemon's daemon, whose parents have ended before zklock is killed.
-func TestTheLockOfAKilledZklockStaysWhileAnAdoptedDaemonLives(t *testing.T) {
+func TestScenario84_TheLockOfAKilledZklockStaysWhileAnAdoptedDaemonLives(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	p := launch(t, s.Addr(), append(crashFlags(), "/l", "--", "sh", "-c",

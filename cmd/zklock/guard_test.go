@@ -94,6 +94,7 @@ func TestAGuardThatWasKilledDuringTheWaitIsReplaced(t *testing.T) {
 	queued(t, s, "/l", 2)
 	killed := guardOf(t, p)
 	require.NoError(t, syscall.Kill(killed, syscall.SIGKILL))
+	until(t, "noticed", func() bool { return len(guards(p.Process.Pid)) == 0 })
 	require.NoError(t, holder.Process.Kill())
 	second.alive(t, "child", "grandchild")
 	require.NotEqual(t, killed, guardOf(t, p))

@@ -20,7 +20,7 @@ you write to) and ZKLOCK_SESSION, and zklock's own flags for the ensemble, but n
 A run inside it that would wait for the same lock, and so for itself, ends with 64 at once.
 
 When the lock is about to be lost the group gets SIGTERM, and SIGKILL before another client can have the lock; the same
-happens when zklock itself is killed. See zklock help safety.
+happens when zklock itself is killed, and then the lock is free at once (on Linux). See zklock help safety.
 
 When many hosts start a job, a lock alone does not stop a host whose clock is late from running it again. With --once-per
 KEY, a date for example, the command runs unless it has been run for that key; with --every 18h, unless the last run began

@@ -78,17 +78,20 @@ minSessionTimeout is set in zoo.cfg. If that is below two ticks, give --tick: wi
 when another client has the lock. With a value too long leases are short: for a T of 4 s on an ensemble with ticks of 500 ms,
 a change of the ensemble's leader ends every command with --tick 2s, and none with 500ms.
 
-If zklock is killed, the kernel kills the command (on Linux), and a second process of zklock, the guard, the rest of its
-group. If zklock is stopped (SIGSTOP, or Ctrl-Z, which stops the command as well), the guard kills the group at the end of
-the lease. With --on-loss term or ignore, the group gets SIGTERM when zklock dies, and there is no deadline. A guard that is
-killed or stopped is replaced at once. When three in a row fail, the command gets SIGTERM (not with --on-loss term or ignore)
-while the lock is still held, since without a guard it could outlive zklock.
+The command is started by a second process of zklock, the guard. If zklock is killed, the guard kills the command's group.
+On Linux it then waits until every process has ended that the command has started, whatever group or session it is in, and
+closes zklock's session: the lock is free at once, and not only after T. While such a process lives, and if the guard is
+killed too, as with all processes of a container whose process 1 is killed, the lock is free after T. If zklock is stopped
+(SIGSTOP, or Ctrl-Z, which stops the command as well), the guard kills the group at the end of the lease. With --on-loss
+term or ignore, the group gets SIGTERM when zklock dies, and there is no deadline. If the guard is killed, the command is
+ended in the same way while the lock is still held, since without a guard it could outlive zklock.
 
 Not covered:
   - processes that leave the group (setsid, daemons, timeout without --foreground, jobs of set -m) or run with other rights
     (sudo): zklock can't end them;
   - all of the group except its first process, when zklock and its guard are killed at the same moment; on systems other than
     Linux that process too;
+  - what the command has asked other programs to do, such as a statement in a database, a container or a unit of systemd;
   - a machine that is paused (a virtual machine, for example) and resumes when another client has the lock: a process may run
     for a moment before it is killed. Its earlier writes, and those still in the network, can't be undone.
 For these, pass ZKLOCK_TOKEN on to what you write to.`},

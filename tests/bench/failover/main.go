@@ -48,13 +48,15 @@ var settings = []setting{{2 * time.Second, 10 * time.Second}, {2 * time.Second, 
 
 // trouble is what happens to a leader, or to a server. After some, the leader is to stay. An outage
 // ends before strike returns, and the time counts from then on, until any candidate leads. A
-// leader that restarts has a session file, and the time counts from its start.
+// leader that restarts has a session file, and the time counts from its start. Where candidates are
+// commands, zklock elect runs each, and is struck.
 type trouble struct {
 	name     string
 	strike   func(r *rig, leader *candidate) error
 	stays    bool
 	outage   bool
 	restarts bool
+	commands bool
 }
 
 var troubles = []trouble{
@@ -62,6 +64,8 @@ var troubles = []trouble{
 	{name: "it is killed (SIGKILL)", strike: signals(syscall.SIGKILL)},
 	{name: "it is killed, and starts again 1 s later", strike: signals(syscall.SIGKILL),
 		restarts: true},
+	{name: "zklock elect is killed, whose command leads", strike: signals(syscall.SIGKILL),
+		commands: true},
 	{name: "its network is cut", strike: func(_ *rig, l *candidate) error { l.cut(); return nil }},
 	{name: "it is frozen (SIGSTOP)", strike: signals(syscall.SIGSTOP)},
 	{name: "a server that follows is killed", strike: func(r *rig, _ *candidate) error {
@@ -89,7 +93,13 @@ func run(ctx context.Context) error {
 	path := flag.String("path", "", "of the candidate's election")
 	timeout := flag.Duration("timeout", 0, "the candidate's session timeout")
 	file := flag.String("file", "", "the candidate's session file, if it has one")
+	lead := flag.Bool("lead", false, "for the program's own use: lead, as the command of zklock")
 	flag.Parse()
+	if *lead {
+		fmt.Println("leads")
+		<-ctx.Done()
+		return nil
+	}
 	if *servers != "" {
 		opts := []zklock.Option{zklock.WithSessionTimeout(*timeout)}
 		if *file != "" {
@@ -128,7 +138,30 @@ func campaign(ctx context.Context, servers, path string, opts ...zklock.Option) 
 	return errors.Join(err, client.Close())
 }
 
-type rig struct{ e *ensemble.Ensemble }
+// rig is what candidates run on.
+type rig struct {
+	e      *ensemble.Ensemble
+	zklock string // the file of the command
+}
+
+// build makes the command zklock in dir and returns its file.
+func build(ctx context.Context, dir string) (string, error) {
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/zklock/locker")
+	list.Stderr = os.Stderr
+	module, err := list.Output()
+	if err != nil {
+		return "", fmt.Errorf("%v: %w", list, err)
+	}
+	file := filepath.Join(dir, "zklock")
+	compile := exec.CommandContext(ctx, "go", "build", "-o", file, ".")
+	compile.Dir = filepath.Join(strings.TrimSpace(string(module)), "cmd", "zklock")
+	compile.Stderr = os.Stderr
+	if err := compile.Run(); err != nil {
+		return "", fmt.Errorf("%v: %w", compile, err)
+	}
+	return file, nil
+}
 
 // kill kills a server of that mode.
 func (r *rig) kill(mode string) error {
@@ -159,8 +192,10 @@ type candidate struct {
 	read    sync.WaitGroup
 }
 
-// start starts a candidate. file is its session file, or "".
-func (r *rig) start(path string, timeout time.Duration, file string) (c *candidate, err error) {
+// start starts a candidate for t. file is its session file, or "".
+func (r *rig) start(
+	t trouble, path string, timeout time.Duration, file string,
+) (c *candidate, err error) {
 	c = &candidate{leads: make(chan time.Time, 100), ends: make(chan time.Time, 100)}
 	var addrs []string
 	for _, n := range r.e.Nodes {
@@ -170,17 +205,22 @@ func (r *rig) start(path string, timeout time.Duration, file string) (c *candida
 		}
 		c.proxies, addrs = append(c.proxies, p), append(addrs, p.Addr())
 	}
-	return c, c.run("-candidate", strings.Join(addrs, ","), "-path", path, "-timeout",
-		timeout.String(), "-file", file)
+	self, err := os.Executable()
+	if err != nil {
+		return c, err
+	}
+	servers := strings.Join(addrs, ",")
+	if t.commands {
+		return c, c.run(r.zklock, "elect", "--zk", servers, "--session-timeout", timeout.String(),
+			path, "--", self, "-lead")
+	}
+	return c, c.run(self, "-candidate", servers, "-path", path, "-timeout", timeout.String(),
+		"-file", file)
 }
 
 // run starts the candidate's process.
-func (c *candidate) run(args ...string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	c.cmd = exec.Command(self, args...)
+func (c *candidate) run(file string, args ...string) error {
+	c.cmd = exec.Command(file, args...)
 	c.cmd.Stderr, c.cmd.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
@@ -203,7 +243,7 @@ func (c *candidate) run(args ...string) error {
 
 // restart starts the process again, which was killed.
 func (c *candidate) restart() error {
-	return c.run(c.cmd.Args[1:]...)
+	return c.run(c.cmd.Path, c.cmd.Args[1:]...)
 }
 
 // awaitDeath waits until the process, which was killed, has ended.
@@ -249,7 +289,16 @@ func measure(
 	}
 	fmt.Fprintf(os.Stderr, "ZooKeeper %s, tick %v, session timeout %v; a write takes %v\n", version,
 		s.tick, s.timeout, write.Round(time.Millisecond))
-	r := &rig{e}
+	dir, err := os.MkdirTemp("", "failover")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	command, err := build(ctx, dir)
+	if err != nil {
+		return err
+	}
+	r := &rig{e, command}
 	for _, t := range troubles {
 		var took []time.Duration
 		stayed := 0
@@ -339,7 +388,7 @@ func (r *rig) round(
 		if t.restarts {
 			file = filepath.Join(files, fmt.Sprint(i))
 		}
-		c, err := r.start(fmt.Sprint(path, i), s.timeout, file)
+		c, err := r.start(t, fmt.Sprint(path, i), s.timeout, file)
 		first = append(first, c)
 		if err == nil {
 			_, err = await(ctx, patience, c.leads)
@@ -349,7 +398,7 @@ func (r *rig) round(
 		}
 	}
 	for i := range elections {
-		c, err := r.start(fmt.Sprint(path, i), s.timeout, "")
+		c, err := r.start(t, fmt.Sprint(path, i), s.timeout, "")
 		second = append(second, c)
 		if err != nil {
 			return nil, 0, err
