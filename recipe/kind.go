@@ -53,7 +53,8 @@ type kind struct {
 	//   - A name has the permits that are wanted, or 1 if there is no choice.
 	//   - The directory's data have the size.
 	//   - A contender has to announce that it holds, because its znode stays.
-	//   - It waits for contenders of every kind in its directory, sized or not.
+	//   - Its waitsFor must have every kind that Shares allows in its directory, because waitersIn
+	//     counts the whole line.
 	sized bool
 }
 

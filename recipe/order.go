@@ -156,7 +156,10 @@ func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
 
 // Foresee returns what Decide would return for a contender of kind k that entered behind names. k
 // must not be None. In the result Present is false, because the contender has no znode yet, and
-// First may be wrong when the directory's counter is about to overflow.
+// First is "" if nobody is in its way.
+//
+// The order is by numbers alone. So near the end of the directory's counter First, Watch and, of a
+// sized kind, Ahead may be wrong. Holds is right.
 func Foresee(names []string, k Kind, permits, size int) Verdict {
 	d := decision{us: contender{Name: Name{Kind: k, Permits: permits}}}
 	d.add(names)

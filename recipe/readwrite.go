@@ -24,13 +24,17 @@ var writer = kind{
 // the readers that may be inside that writer's lock. line is in order of arrival.
 //
 // A program may take the read lock while it holds the write lock. Curator then gives its reader the
-// writer's number, and the reader holds too, although the writer is before it. So readers are those
-// that have the writer's number. Each of them is inside if the writer's session owns it, which the
-// caller has to find out; otherwise another client has made up its name.
+// writer's number, and the reader holds too, although the writer is before it. So the result has
+// the readers behind the writer that have its number. Each of them is inside if the writer's
+// session owns it, which the caller has to find out; otherwise another client has made up its name.
 //
 // A reader with another number that is before the writer keeps it from holding, so nobody is inside
 // then. And those inside are next to the writer: a reader behind one with another number is not
 // inside.
+//
+// Near the end of the directory's counter, line is in the order of czxids, and Curator's contenders
+// go by their numbers all the same. So a reader that waits for the writer may stand before it, and
+// the result then has no readers, although some may be inside.
 func Inside(line []string) (first int, readers []int) {
 	first = -1
 	var writer Name

@@ -62,9 +62,9 @@ const (
 	left           // it has ended, and the ticket was left
 )
 
-// newHold makes the acquisition of a ticket that holds, for the call w, and its first hold. work
-// has counted the acquisition. Acquisition and hold are one allocation: with local handoff a hold
-// may last for a microsecond.
+// newHold makes the acquisition of a ticket that holds, for the call w, and its first hold. work is
+// the session's count, in which the caller has counted the acquisition already. Acquisition and
+// hold are one allocation: with local handoff a hold may last for a microsecond.
 func (l *lock) newHold(t ticket, w *waiting, work *work) *Hold {
 	both := &struct {
 		a   acquisition
@@ -86,11 +86,11 @@ func (l *lock) newHold(t ticket, w *waiting, work *work) *Hold {
 		delete(l.c.use.waits, w)
 		l.c.use.holds[a] = struct{}{}
 	})
-	h.tellAcquired(a.info, w.since, 0)
+	h.tellAcquired(a.info, w.since, 0) // it joins no other call's acquisition
 	if a.limit > 0 {
 		a.startMaxHold()
 	}
-	t.Guard(a.endLost)
+	t.Guard(a.endLost) // last: no loss is reported before the acquisition was
 	return h
 }
 

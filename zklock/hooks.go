@@ -33,7 +33,7 @@ const (
 type Hooks struct {
 	Session  func(session.Change)
 	Asked    func(LockInfo) // a call asks for a lock
-	Queued   func(LockInfo) // it waits; again when its place in line was seen to change
+	Queued   func(LockInfo) // it waits; again when its place has changed, or who holds was read
 	Acquired func(LockInfo)
 	Failed   func(LockInfo) // it gave up: busy, ctx, closed
 	Released func(LockInfo) // by Unlock

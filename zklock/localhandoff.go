@@ -14,8 +14,9 @@ import (
 // share one znode: a released hold is passed to the next call that waits, in order of arrival,
 // without a request. TryLock is busy while another call of the process holds or wants it.
 //
-// Once another process waits, a process hands on for a tenth of a second more; then its calls go to
-// the end. Locks share a znode if they agree in path, WithOwner, WithACL and WithContainer.
+// A process hands on for a tenth of a second after another process has begun to wait or, if one
+// waited from the first, after it got the lock. Then its calls go to the end. Locks share a znode
+// if they agree in path, WithOwner, WithACL and WithContainer.
 //
 // Holds that follow each other on one znode have the same token.
 func WithLocalHandoff() LockOption {

@@ -311,7 +311,8 @@ func (l *lock) obtain(
 		case !failure.IsOne(err, ctx.Err(), ErrLost, ErrClosed, queue.ErrGone):
 			return nil, err // the ensemble's answer, even if ctx or the session has ended since
 		case ctx.Err() != nil, l.c.ctx.Err() != nil, errors.Is(err, ErrAuth):
-			return nil, l.c.ended(ctx, err) // another attempt would fail too
+			// Another attempt would fail too. (An ErrAuth matches ErrLost.)
+			return nil, l.c.ended(ctx, err)
 		}
 		caller.Retried(err)
 	}

@@ -87,7 +87,8 @@ func (d defaultLog) WithGroup(name string) slog.Handler {
 	return slog.Default().Handler().WithGroup(name)
 }
 
-// tellsWaits reports whether a user's function is called while a call waits.
+// tellsWaits reports whether the steps of a call's wait are told to a hook or the log. Warnings are
+// logged in any case.
 func (c *Client) tellsWaits(ctx context.Context) bool {
 	return c.opts.hooks.Queued != nil || c.opts.hooks.Retried != nil ||
 		c.log.Enabled(ctx, slog.LevelDebug)

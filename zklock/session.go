@@ -121,10 +121,12 @@ func (c *Client) granted(key session.Key) {
 
 // closeGivenUp closes a session at the ensemble that is over for this client, so that nobody
 // waits until the ensemble ends it. Nothing may run any more that its znodes have protected:
-// either all its holds have been unlocked, as over tells, and no SafeUntil that they promised is
-// still to come, or the Client was closed, and their contexts have ended. A session in which the
-// program has ephemeral znodes of its own lasts until the ensemble ends it, since only the
-// program knows what they protect.
+//   - either the session was lost, all its holds have been unlocked, as over tells, and no
+//     SafeUntil that they promised is still to come;
+//   - or Client.Close itself ended the session, and so their contexts.
+//
+// A lost session in which the program has ephemeral znodes of its own lasts until the ensemble ends
+// it, since only the program knows what they protect.
 func (c *Client) closeGivenUp(given *present, over <-chan struct{}) {
 	<-given.session.Cut()
 	if errors.Is(given.session.Err(), ErrSessionExpired) {
@@ -142,7 +144,7 @@ func (c *Client) closeGivenUp(given *present, over <-chan struct{}) {
 	case <-over:
 	default:
 		if !wasClosed {
-			return // the Client was closed, but after this session was lost, while its work ran
+			return // the session was lost before Close, and its work still runs
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closingTime)

@@ -19,9 +19,10 @@ type waiting struct {
 	since time.Time
 
 	caller context.Context    // of the call
-	cancel context.CancelFunc // ends the wait
+	cancel context.CancelFunc // ends the wait; does nothing if only caller bounds it (lock.bound)
 	limit  time.Duration      // the longest that the call may take; 0: as long as caller lasts
-	tells  bool               // a user's function is told of the wait
+	// the wait's steps are told to a hook or the log; warnings are logged in any case
+	tells bool
 
 	// Guarded by inUse.mu; only the call's goroutine writes them.
 	line    queue.Line
@@ -48,8 +49,9 @@ func (a *abort) resume() {
 // a place in line meanwhile. If fn panics, or ends its goroutine as testing.T.FailNow does, that
 // must not unwind the stack of the call, which would keep its place for as long as the session
 // lasts. So fn has a goroutine of its own, which callUser joins. If fn panics or calls
-// runtime.Goexit there, callUser notes that and cancels the wait. acquire does the same as fn once
-// the place was given up.
+// runtime.Goexit there, callUser notes that and ends the wait: by cancel or, in a wait without one
+// (lock.bound), by Warn's result. Once the place was given up, acquire panics or calls Goexit in
+// fn's stead.
 func (w *waiting) callUser(fn func()) {
 	done := make(chan struct{})
 	go func() {

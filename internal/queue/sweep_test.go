@@ -3,6 +3,8 @@ package queue_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -148,5 +150,36 @@ func TestZnodesThatManyCallsGaveUpDuringAnOutageAreDeletedTogether(t *testing.T)
 		require.NoError(t, srv.Await(ctx, func() bool { return len(srv.Children("/l")) == 0 }))
 		time.Sleep(time.Second)
 		require.False(t, queue.Sweeping(s))
+	})
+}
+
+// The connection breaks when a refused deletion is repeated. That says nothing about the access
+// list: the log has said so already, and the next pause is longer than the last one.
+func TestADeletionThatIsRefusedAgainAfterABrokenConnectionIsNoNewRefusal(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var log locktest.Buffer
+		s, err := session.Open(within(t, soon), srv.Addr(), session.Config{Dial: srv.Dial,
+			Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		require.NoError(t, err)
+		defer s.Close()
+		ticket := enter(t, aMutex(), s)
+		refused := srv.Inject(fault.Answer(fault.CodeNoAuth).Op(fault.OpDelete))
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.ErrorIs(t, ticket.Leave(gone), context.Canceled)
+		time.Sleep(time.Second / 2)
+		require.Equal(t, 1, refused.Hits())
+
+		refused.Remove()
+		srv.Inject(fault.CloseBefore().Op(fault.OpDelete).Once())
+		refused = srv.Inject(fault.Answer(fault.CodeNoAuth).Op(fault.OpDelete).After(1))
+		require.NoError(t, refused.Wait(within(t, soon), 1))
+		again := time.Now()
+		require.NoError(t, refused.Wait(within(t, soon), 2))
+		require.Equal(t, 2*time.Second, time.Since(again).Round(time.Second/10))
+		require.Equal(t, 1, strings.Count(log.String(), "own znode can't be deleted"))
+		refused.Remove()
+		time.Sleep(time.Minute)
+		require.Empty(t, srv.Children("/l"))
 	})
 }

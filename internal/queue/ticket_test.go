@@ -190,3 +190,34 @@ func TestScenario78_AWaiterThatIsNotWokenLooksAgain(t *testing.T) {
 		}
 	}
 }
+
+// warned is a caller whose log's handler does not return from a warning.
+type warned struct{ onRetry }
+
+func (warned) Warn(string, ...any) bool { return false }
+
+// The handler may fail just as the turn comes in one queue. The wait in the next one has not heard
+// of that.
+func TestACallerThatEndsTheWaitInOneQueueDoesNotWaitInTheNext(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		other, s := open(t, srv), open(t, srv)
+		first := enter(t, mutexIn("/a"), other)
+		require.NoError(t, first.Wait(within(t, soon)))
+		require.NoError(t, enter(t, mutexIn("/b"), other).Wait(within(t, soon)))
+		a, b := mutexIn("/a"), mutexIn("/b")
+		a.Caller, b.Caller = warned{}, warned{}
+		both, err := queue.Enter(within(t, soon), s, a, b)
+		require.NoError(t, err)
+		done := wait(both, t.Context())
+		pending(t, done)
+
+		// So that a poll finds the change, and warns.
+		srv.Inject(fault.DropReply().Op(fault.OpNotify))
+		require.NoError(t, first.Leave(within(t, soon)))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Len(t, done, 1)
+		require.ErrorContains(t, <-done, "the caller waits no more")
+		require.NoError(t, both.Leave(within(t, soon)))
+	})
+}

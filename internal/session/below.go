@@ -29,9 +29,9 @@ const (
 
 // Node is a child as StatsBelow or ReadBelow found it.
 type Node struct {
-	Data []byte // nil also if they were not asked for
-	Stat zk.Stat
-	Err  error // why there is nothing else: zk.ErrNoNode, zk.ErrNoAuth
+	Data []byte  // nil also if they were not asked for
+	Stat zk.Stat // as last read; zero if no read has returned it
+	Err  error   // why the latest read was refused: zk.ErrNoNode, zk.ErrNoAuth
 }
 
 // StatsBelow returns the Stats of dir's children names, in the order of names. If the server

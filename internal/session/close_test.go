@@ -191,3 +191,55 @@ func TestNoSessionIsOpenedToCloseNone(t *testing.T) {
 	err := session.CloseByKey(t.Context(), "a:1", session.Config{}, session.Key{}, "")
 	require.ErrorIs(t, err, session.ErrConfig)
 }
+
+// The driver's loop ends when its connection does, whether or not a server has answered its close.
+func TestASessionWhoseCloseGotLostIsClosedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		ephemeral(t, s)
+		srv.Inject(fault.CloseBefore().Op(fault.OpCloseSession).Times(1))
+		requireCloses(t, s)
+		require.NoError(t, s.CloseGivenUp(within(t, soon), ""))
+		require.Empty(t, srv.Sessions(), "so that nobody has to wait for the timeout")
+	})
+}
+
+func TestAServersAnswerToTheCloseIsNotAskedForAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		ephemeral(t, s)
+		requireCloses(t, s)
+		srv.Inject(fault.Refuse())
+		require.NoError(t, s.CloseGivenUp(within(t, soon), ""))
+	})
+}
+
+// A server that opens a new session instead of resuming one says nothing about the old one.
+func TestASessionIsNotOverBecauseAServerAnswersWithAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t, func(c *peerConn) {
+			if c.hello() {
+				c.welcome(10*time.Second, 0x4e)
+				c.silence()
+			}
+		})
+		err := session.CloseByKey(within(t, 3*time.Second), "a:1", session.Config{Dial: p.dial},
+			session.Key{ID: 0x4d}, "")
+		require.ErrorContains(t, err, "session 0x4e in place of 0x4d")
+	})
+}
+
+func TestASessionThatTheEnsembleDoesNotKnowIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(t, func(c *peerConn) {
+			if c.hello() {
+				c.welcome(0, 0)
+				c.silence()
+			}
+		})
+		key := session.Key{ID: 0x4d}
+		require.NoError(t,
+			session.CloseByKey(within(t, soon), "a:1", session.Config{Dial: p.dial}, key, ""))
+		require.Equal(t, 1, p.count())
+	})
+}

@@ -57,17 +57,15 @@ func (c *connection) MayConnect(id int64, sent time.Time) (zxid int64, err error
 	return s.zxid, nil
 }
 
-// Shaken implements link.Owner. A server that answers with another session than ours does not have
-// ours any more, and ours is over.
+// Shaken implements link.Owner. The answer 0x0 says that the ensemble has ended our session.
+// Another session in place of ours proves nothing about ours, but we can't go on: the session is
+// over for us.
 func (c *connection) Shaken(r wire.ConnectResponse, sent time.Time) error {
 	s := c.s
 	if ours := s.ID(); ours != 0 && r.ID != ours {
 		err := failure.ErrExpired
 		if r.ID != 0 {
-			// Such a server can't resume a session. The new one, which has no znodes, is left to
-			// expire.
-			err = fmt.Errorf("%w: a server has answered with session %#x in place of %#x",
-				failure.ErrLeaseExpired, r.ID, ours)
+			err = fmt.Errorf("%w: %w", failure.ErrLeaseExpired, otherSession(r.ID, ours))
 		}
 		s.end(err)
 		return err
@@ -95,6 +93,13 @@ func (c *connection) Shaken(r wire.ConnectResponse, sent time.Time) error {
 		s.lease.Resume(sent, granted)
 	}
 	return nil
+}
+
+// otherSession returns the error for a server that has answered with another session than ours.
+// Such a server has opened a new session instead of resuming ours, which may still exist. The new
+// one, which has no znodes, is left to expire.
+func otherSession(answered, ours int64) error {
+	return fmt.Errorf("a server has answered with session %#x in place of %#x", answered, ours)
 }
 
 // Up implements link.Owner. It opens c for requests, behind those that restore the watches. It
@@ -217,10 +222,20 @@ func (c *connection) Replied(
 	if provesLife(r, verdict) {
 		c.countReply(r, header, verdict, at)
 	}
+	if r.Op == wire.OpClose && header.Code == wire.CodeOK {
+		c.noteClosed()
+	}
 	if r.Op != wire.OpPing {
 		c.s.watches.Answered(c.Conn, header.Zxid)
 	}
 	return nil
+}
+
+// noteClosed notes that the server has ended the session.
+func (c *connection) noteClosed() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.closed = true
 }
 
 // checkServed returns an error if the reply says that the server does not serve the session on
@@ -233,7 +248,8 @@ func (c *connection) checkServed(
 		return failure.ErrExpired
 	}
 	// A server that enforces authentication refuses a multi as a whole, so the code is in the
-	// header and not in an operation's result.
+	// header and not in an operation's result. As an answer to SASL the code refuses our token:
+	// link.Conn then ends the session, and says which mechanism was refused.
 	if header.Code == wire.CodeAuthRequired && r.Op != wire.OpSASL {
 		err := fmt.Errorf("%w: the server enforces authentication, of a kind that was not given",
 			failure.ErrAuth)

@@ -45,14 +45,16 @@ type Key struct {
 
 // CloseGivenUp closes a session that has ended for its client, at a server of the ensemble: first
 // at the server named first, which is known to answer, and then at the others, again and again
-// until ctx ends. It does nothing if the session has no znodes, the ensemble has ended it, or Close
-// has asked a server to.
+// until ctx ends. It does nothing if the session has no znodes, or if the ensemble is known to have
+// ended it: then a server has said so, or has answered Close's request.
 //
 // Call it when Cut's channel is closed, for one call at a time. It returns nil once the ensemble
 // has ended the session.
 func (s *Session) CloseGivenUp(ctx context.Context, first string) error {
-	if s.ID() == 0 || !s.ephemerals.Any() || s.askedToEnd ||
-		errors.Is(s.Err(), failure.ErrExpired) {
+	s.mu.Lock()
+	isOver := s.id == 0 || s.closed || errors.Is(s.Err(), failure.ErrExpired)
+	s.mu.Unlock()
+	if isOver || !s.ephemerals.Any() {
 		return nil
 	}
 	to := toClose{dialing: s.cfg.dialing(), common: s.common, key: s.key()}
@@ -146,8 +148,8 @@ type closer struct {
 	isOver bool // a server has answered that the session is over; of the goroutine that reads
 }
 
-// close does the handshake and waits for the answer to the close. A reader that is told that the
-// session is over fails the connection, which completes the request.
+// close does the handshake and waits for the answer to the close. If the handshake shows that the
+// session is over (isOver), Receive returns an error, and the close is never sent.
 func (c *closer) close() error {
 	ms := int32(min(probe.MinTimeout.Milliseconds(), math.MaxInt32))
 	frame := wire.AppendConnectRequest(nil, ms, c.key.ID, c.key.Password)
@@ -175,14 +177,17 @@ func (c *closer) close() error {
 // MayConnect implements link.Owner. A server that lags may close a session too.
 func (c *closer) MayConnect(int64, time.Time) (zxid int64, err error) { return 0, nil }
 
-// Shaken implements link.Owner. A server answers with another session, or none, if it knows ours no
-// more.
+// Shaken implements link.Owner. The answer 0x0 says that the ensemble has ended the session.
+// Another session in its place proves nothing about it: see connection.Shaken.
 func (c *closer) Shaken(r wire.ConnectResponse, _ time.Time) error {
-	if r.ID == c.key.ID {
+	switch r.ID {
+	case c.key.ID:
 		return nil
+	case 0:
+		c.isOver = true
+		return failure.ErrExpired
 	}
-	c.isOver = true
-	return failure.ErrExpired
+	return otherSession(r.ID, c.key.ID)
 }
 
 // Spawn implements link.Owner.

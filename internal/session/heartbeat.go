@@ -216,11 +216,12 @@ func (r *Retention) OnMissing(fn func(node string)) {
 	r.reportLocked()
 }
 
-// foundMissing notes that node does not exist. It does nothing after Release.
+// foundMissing notes that node does not exist. It does nothing after Release, or if one of the
+// znodes was found missing before: two heartbeats may be under way at once.
 func (r *Retention) foundMissing(node string) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if slices.Contains(r.nodes, node) {
+	if r.missing == "" && slices.Contains(r.nodes, node) {
 		r.missing = node
 		r.s.toCheck.Remove(r.place)
 		r.reportLocked()

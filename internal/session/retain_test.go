@@ -146,6 +146,27 @@ func TestAHolderWhoseZnodeAHeartbeatFindsGoneIsTold(t *testing.T) {
 	})
 }
 
+// When the first of two heartbeats that are under way finds the znode missing, the second one tells
+// nothing new.
+func TestAHolderIsToldOnceOfAMissingZnode(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv, func(c *session.Config) {
+			c.TickTime = 100 * time.Millisecond // patience is then longer than between heartbeats
+		})
+		node := ephemeral(t, s)
+		held := retain(t, s, node)
+		told := make(chan string, 3)
+		held.OnMissing(func(node string) { told <- node })
+		require.NoError(t, srv.Delete(node))
+		slow := srv.Inject(fault.DelayReply(s.Timeout() * 23 / 100).Op(fault.OpMulti))
+		time.Sleep(s.Timeout())
+		require.Equal(t, 2, slow.Hits())
+		require.Equal(t, session.Connected, s.State())
+		require.Len(t, told, 1)
+		held.Release()
+	})
+}
+
 func TestRetainOfAZnodeThatIsNotThereIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)

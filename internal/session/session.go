@@ -50,9 +50,7 @@ type Session struct {
 	common  link.Common      // of its conns
 	numbers pipeline.Numbers // of its requests
 
-	// a server was asked to end the session, and answered; set before cut is closed
-	askedToEnd bool
-	cut        chan struct{} // closed when the session has ended and has no connection any more
+	cut chan struct{} // closed when the session has ended and has no connection any more
 
 	toldKey sync.Once // calls Config's Granted
 
@@ -65,6 +63,7 @@ type Session struct {
 	password [wire.PasswordLen]byte // with which a connection asks for the session
 	granted  time.Duration          // the timeout, by the latest handshake
 	lease    *lease.Keeper
+	closed   bool          // a server has answered our close, and so has ended the session
 	zxid     int64         // the latest seen, also in notifications; see watch.Table.Answered
 	unseen   bool          // a notification without a zxid has come, and no reply with a zxid since
 	conn     *connection   // carries requests; nil unless Connected
@@ -319,12 +318,11 @@ func (s *Session) shutdown() {
 	}
 	stopped := s.driver.Stop()
 	if byCaller && connected {
-		// The driver has sent the close, and waits a second for its reply. A server that carries
-		// the close out may hang up without one. The timer bounds our wait; what still runs then
-		// ends when the connection is closed below.
+		// The driver has sent the close, and waits a second for its reply (noteClosed). A server
+		// that carries the close out may hang up without one; then CloseGivenUp asks again. The
+		// timer bounds our wait; what still runs then ends when the connection is closed below.
 		select {
 		case <-stopped:
-			s.askedToEnd = true
 		case <-time.After(min(time.Second, s.cfg.Timeout/4)):
 		}
 	}

@@ -110,8 +110,8 @@ func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*watch.Watch
 
 // WatchAllAndCreation is WatchAll that also, in the same request, watches for the creation of
 // absent, a znode that does not exist. created fires when it is made, even if the same transaction
-// deletes it again; if the znode exists already, it may never fire. Close created when it is not
-// needed any more. It is nil if absent is "".
+// deletes it again; if the znode exists already, it may never fire. So Watch and WatchAll must not
+// be called for absent. Close created when it is not needed any more. It is nil if absent is "".
 func (s *Session) WatchAllAndCreation(
 	ctx context.Context, absent string, paths ...string,
 ) (all []*watch.Watch, created *watch.Watch, err error) {

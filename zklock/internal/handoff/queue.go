@@ -13,16 +13,16 @@ import (
 
 // queueState is what a local queue does at the ensemble.
 //
-//	empty    → entering           advanceLocked, if calls wait
-//	empty    → trying             TryLock
-//	empty    → forgotten          advanceLocked, if no call waits
-//	entering → taken, or empty    enter: empty if it failed, or if all calls have left
-//	trying   → taken, or empty    TryLock
-//	taken    → empty              dropLocked
+//	idle     → entering          advanceLocked, if calls wait
+//	idle     → trying            TryLock
+//	idle     → forgotten         advanceLocked, if no call waits
+//	entering → taken, or idle    enter: idle if it failed, or if all calls have left
+//	trying   → taken, or idle    TryLock
+//	taken    → idle              dropLocked
 type queueState uint8
 
 const (
-	empty     queueState = iota // new, or its last turn or attempt has ended
+	idle      queueState = iota // new, or its last turn or attempt has ended
 	entering                    // a goroutine queues at the ensemble for the waiting calls
 	trying                      // a TryLock asks the ensemble; later calls wait for its outcome
 	taken                       // there is a turn
@@ -76,10 +76,10 @@ func (q *localQueue) refuseLocked(err error) {
 	q.advanceLocked()
 }
 
-// advanceLocked does what an empty queue has to do next: it enters the line at the ensemble if
-// calls wait, and is forgotten if none does. It does nothing if the queue is not empty.
+// advanceLocked does what an idle queue has to do next: it enters the line at the ensemble if calls
+// wait, and is forgotten if none does. It does nothing in any other state.
 func (q *localQueue) advanceLocked() {
-	if q.state != empty {
+	if q.state != idle {
 		return
 	}
 	if len(q.waiters) == 0 {
@@ -115,11 +115,11 @@ func (q *localQueue) enter(ctx context.Context) {
 	case err == nil:
 		q.beginLocked(ticket).grantLocked()
 	case errors.Is(err, context.Canceled): // all calls had left, or the client was closed
-		q.state = empty
+		q.state = idle
 		// A call may have come since the last waiter left. After Close it is refused.
 		q.advanceLocked()
 	default:
-		q.state = empty
+		q.state = idle
 		q.refuseLocked(err)
 	}
 }
@@ -235,7 +235,6 @@ func (q *localQueue) leave(ctx context.Context, w waiter) (*Turn, error) {
 	if len(q.waiters) == 0 && q.state == entering {
 		q.cancel()
 	}
-	q.advanceLocked()
 	q.mu.Unlock()
 	return nil, q.waitError(ctx, at)
 }

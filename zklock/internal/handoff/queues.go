@@ -144,7 +144,7 @@ func (qs *Queues) Lock(ctx context.Context, conf *Config, c queue.Caller) (*Turn
 // asks the ensemble once.
 func (qs *Queues) TryLock(ctx context.Context, conf *Config, c queue.Caller) (*Turn, error) {
 	q := qs.openAndLock(conf)
-	if q.state != empty {
+	if q.state != idle {
 		defer q.mu.Unlock()
 		at := q.placeLocked(len(q.waiters))
 		at.Ahead = max(at.Ahead, 1) // the call that enters, tries, or gives up
@@ -156,7 +156,7 @@ func (qs *Queues) TryLock(ctx context.Context, conf *Config, c queue.Caller) (*T
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err != nil {
-		q.state = empty
+		q.state = idle
 		q.advanceLocked()
 		return nil, err
 	}

@@ -137,7 +137,7 @@ func (t *Turn) dropLocked() {
 	}
 	t.cancel()
 	t.q.turn = nil
-	t.q.state = empty
+	t.q.state = idle
 	t.q.advanceLocked()
 }
 
@@ -314,7 +314,8 @@ func (t *Turn) watchFailed(err error) {
 	}
 }
 
-// sleep sleeps until w fires or it is time to poll. It returns false if the turn ends first.
+// sleep sleeps until w fires or it is time to poll. It returns false if the turn ends first. w is
+// used up: sleep closes it unless it has fired.
 func (t *Turn) sleep(w *session.Watch, interval time.Duration) bool {
 	fired := make(chan struct{}, 1)
 	w.Wake(fired)
@@ -330,8 +331,8 @@ func (t *Turn) sleep(w *session.Watch, interval time.Duration) bool {
 	}
 }
 
-// found records whether the process is alone. Hand-overs end contendedLimit after another process's
-// contender was first seen.
+// found records whether the process is alone. Hand-overs end contendedLimit after the process
+// ceased to be alone or, if the first list does not find it alone, after the turn's beginning.
 func (t *Turn) found(alone bool) {
 	t.q.mu.Lock()
 	defer t.q.mu.Unlock()

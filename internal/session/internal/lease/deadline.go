@@ -43,8 +43,8 @@ func NewDeadline(ctx context.Context, c *clock.Clock, end func()) *Deadline {
 //
 // The timer stands still while the machine sleeps, and the session's clock does not. So the timer's
 // function checks that clock at least every maxWait. That is usually soon enough for an earlier
-// deadline too, and the timer is not touched: each hold that is the session's only one makes the
-// deadline earlier.
+// deadline too, and then the timer is not touched. That saves a Reset for each hold that is the
+// session's only one: it makes the deadline earlier.
 func (d *Deadline) set(at time.Time, maxWait time.Duration) {
 	d.maxWait.Store(int64(maxWait))
 	next := int64(at.Sub(epoch))
@@ -78,7 +78,8 @@ func (d *Deadline) check() {
 	d.timerDue.Store(int64(time.Since(epoch) + wait))
 	d.timer.Reset(wait)
 	if d.left(now) < left {
-		// The deadline moved closer, and our Reset has undone the one by set.
+		// The deadline moved closer meanwhile. set has left the timer to us, or our Reset has
+		// undone its.
 		d.timer.Reset(0)
 	}
 }

@@ -42,6 +42,9 @@ const (
 	idlePingDivisor = 6
 	// The least lease with which a hold begins after a write has confirmed the lease.
 	checkedDivisor = 8
+	// The longest time of a write that is no reason to give up a connection. It is less than that
+	// of checkedDivisor, since a heartbeat has to leave time for the next one.
+	slowForBeatDivisor = 10
 	// The least lease with which a hold begins without a request.
 	uncheckedDivisor = 4
 	// The longest time between two runs of the heartbeat.
@@ -213,8 +216,8 @@ func (k *Keeper) Intervals() (run, ping time.Duration) {
 //   - If last is zero, a heartbeat is due at once: no write has confirmed the handshake.
 //   - If little is left of the lease, it is due a twentieth of the timeout after last.
 //   - Otherwise it is due beatEvery after last.
-//   - If enough is left that a write can still be in time, it is not due before beatEvery after the
-//     first hold has begun: so a short hold costs no heartbeat.
+//   - If a write that is sent now would be answered before little is left, the interval counts at
+//     the earliest from when the session was retained: so a short hold costs no heartbeat.
 func (k *Keeper) BeatDue(now, last time.Time) time.Duration {
 	if last.IsZero() {
 		return 0
@@ -254,9 +257,9 @@ func (k *Keeper) BeatDue(now, last time.Time) time.Duration {
 // confirm its own handshake.
 func (k *Keeper) NeedsNewConn(now, upAt time.Time, handshakeTook time.Duration) bool {
 	t := k.timeout
-	writesAreSlow := k.writeTook > t/10
+	slowForBeat := k.writeTook > t/slowForBeatDivisor
 	hadTimeForWrite := now.Sub(upAt) > k.writeTook
-	if !k.Retained() || !writesAreSlow || !hadTimeForWrite {
+	if !k.Retained() || !slowForBeat || !hadTimeForWrite {
 		return false
 	}
 	canReconnect := k.LeftIfRetained(now) > handshakeTook+k.writeTook
@@ -273,8 +276,8 @@ const maxSilences = 4
 //   - It begins with basePatience.
 //   - If the connection before was given up for silence too, and the leader has answered no write
 //     promptly since, the server is not to blame: writes take that long on every server. So
-//     patience doubles each time.
-//   - It is longer than the latest write took.
+//     patience doubles each time, up to maxSilences times.
+//   - It is longer than the latest write took, as far as the next rule allows.
 //   - It is at most half the timeout while the session is retained, which leaves time for another
 //     server, and otherwise three quarters, since the session itself would end.
 func (k *Keeper) Patience() time.Duration {

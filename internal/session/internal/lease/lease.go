@@ -289,7 +289,7 @@ func (l *lease) addUnconfirmed(sent, arrived time.Time) {
 		return
 	}
 	if n == maxSpans {
-		// Nothing went through the leader for long: only the latest spans matter.
+		// No write was acknowledged for long: only the latest spans matter.
 		l.unconfirmed = append(l.unconfirmed[:0], l.unconfirmed[1:]...)
 	}
 	l.unconfirmed = append(l.unconfirmed,

@@ -171,9 +171,10 @@ func (c *Conn) writeLoop() error {
 		if err := c.write(piece); err != nil {
 			return err
 		}
-		// Only a call that writes needs the result of wrote. What was queued during this write has
-		// filled wake, which nothing but this loop empties. For what has to wait until replies
-		// come, take fills it then.
+		// send needs the result of wrote: while a call writes, this loop may have emptied wake and
+		// found nothing to do. Here that can't be: what was queued during this write has filled
+		// wake, and only this loop empties it. What the window holds back is woken by Conn.take,
+		// when replies make room.
 		c.wrote()
 		if more {
 			poke(c.wake)

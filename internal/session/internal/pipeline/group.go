@@ -102,8 +102,8 @@ func (r *Request) untried() bool {
 }
 
 // gatherWrites takes the writes that are independent of first, and of each other, from the queue
-// behind it, up to the size of a group. It returns the group, or first if there are none. A write
-// that stays in the queue is overtaken by none that depends on it.
+// behind it, up to the size of a group. It returns the group, or first if there are none. A create,
+// delete or multi that stays in the queue is overtaken by none that depends on it.
 func (p *Pipeline) gatherWrites(first *Request) *Request {
 	if !p.queuesSharedWrite() {
 		return first // the usual case, which allocates nothing
@@ -120,8 +120,8 @@ func (p *Pipeline) gatherWrites(first *Request) *Request {
 				p.queue.remove(r)
 				g.add(r)
 			}
-			g.claimed.add(r.Touches)
 		}
+		g.claimed.add(r.Touches)
 		r = next
 	}
 	return p.together(wire.OpMulti, "group", g.members, g.size)
@@ -209,8 +209,8 @@ func splitGroup(g *Request, reply Reply) ([]Completion, error) {
 	case whole && reply.Header.Code == wire.CodeOK && !slices.ContainsFunc(results, isError):
 		return splitResults(g, reply.Header, results), nil
 	case len(results) > 0 || reply.Header.Code == wire.CodeOK:
-		return nil, fmt.Errorf("%w: reply to %d operations, and not those of this transaction",
-			failure.ErrGarbled, len(g.members))
+		return nil, fmt.Errorf("%w: reply to a transaction of %d operations, with %d results that "+
+			"can't be its own", failure.ErrGarbled, operations(g.members), len(results))
 	case certainRefusal(reply.Header.Code):
 		// The server does not say which operation it has refused: on a local session it refuses
 		// each multi with an ephemeral.

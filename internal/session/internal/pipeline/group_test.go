@@ -46,6 +46,18 @@ func TestIndependentWritesThatWaitTogetherLeaveAsOneTransaction(t *testing.T) {
 	require.Equal(t, wire.AppendString(nil, "/made"), a.Body, "as if it had been sent alone")
 }
 
+// A write that is in no group is overtaken by none that depends on it either.
+func TestAGroupDoesNotOvertakeAProgramsOwnWriteInTheSameDirectory(t *testing.T) {
+	p := newPipeline()
+	own := pipeline.NewRequest(wire.OpCreate, "create", "/b/own")
+	own.AddTouch(own.Path, pipeline.Makes)
+	add(p, contend("/a"), own, contend("/b"), contend("/c"))
+	all := written(t, p)
+	requireOps(t, all, wire.OpMulti, wire.OpCreate, wire.OpCreate)
+	require.NotContains(t, string(all[0].body), "/b/", "with /a and /c")
+	require.Contains(t, string(all[2].body), "/b/n-")
+}
+
 func TestOneRefusalOfAGroupIsForOneCallAndTheOthersSendAgain(t *testing.T) {
 	p := newPipeline()
 	a, b, c := contend("/a"), contend("/b"), contend("/c")

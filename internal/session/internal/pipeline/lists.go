@@ -73,7 +73,7 @@ func splitLists(g *Request, reply Reply) ([]Completion, error) {
 	return parts, nil
 }
 
-// listed completes r, a list, with the encoded names alone.
+// listed returns the completion of r, a list: the encoded names and, behind them, a Stat of zeros.
 func listed(r *Request, header wire.ReplyHeader, names []byte) Completion {
 	body := append(slices.Grow(slices.Clone(names), wire.StatLen), make([]byte, wire.StatLen)...)
 	return Completion{Request: r, Header: header, Body: body}

@@ -23,8 +23,8 @@ import (
 // The order of frames tells. Requests and replies of a conn are strictly in order, and a reply's
 // hook runs before the next frame is read. So a notification that is read before the reply to our
 // request belongs to an earlier watch, and one that is read after it to this one. There is one
-// exception: of a znode that is already gone, the server notifies before its reply to setWatches
-// (see deliverLocked).
+// exception: if setWatches finds that a znode is not as it was believed to be, the server notifies
+// before its reply (see deliverLocked).
 //
 // # The order of requests
 //
@@ -36,10 +36,13 @@ import (
 //
 //  1. AddAll enlists its paths from the last one to the first.
 //  2. watchList.add puts each of them in front of all watches for which the server has not been
-//     asked. So paths are listed in their order, and in front of what was added earlier.
+//     asked. So paths are listed in their order, and in front of what the server has not been
+//     asked for.
 //  3. If the server is to be asked at once, AddAll asks in the order of paths, and askAllLocked and
 //     setWatchesLocked keep that order.
-//  4. Otherwise, and on every later server, Restore asks in the order of the list.
+//  4. Otherwise, and on every later server, Restore takes them in the order of the list, some at a
+//     time. Of these it asks first for those of which nothing is known (exists), then sets the
+//     armed ones again, and then asks for the others.
 //
 // Two kinds of watches have another place: a path that fits in no setWatches request is asked for
 // first, and a Watch that joins one of the table has that one's place. Watch.ExistedWhen, which
@@ -119,7 +122,8 @@ func (ws *Table) Add(path string, child bool) *Watch {
 
 // AddAll returns a Watch of each of paths and, behind them, one of absent, unless that is "". It
 // asks the server to watch what is new to it. Each of paths is believed to exist, and absent not
-// to. See "The order of requests" at Table.
+// to. If absent exists, its Watch may never fire, nor any that joins it: so nothing else may watch
+// that path. See "The order of requests" at Table.
 func (ws *Table) AddAll(paths []string, absent string) []*Watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -172,6 +176,9 @@ func (ws *Table) dropLocked(t *watched) {
 //   - t can't be set: it leaves the table, and its waiters learn why from Watch.Settle;
 //   - t's znode was believed present and is gone: t fires;
 //   - no Watch waits for t any more: it is removed.
+//
+// setWatches answers OK in any case: what it found otherwise than we believed, it has reported
+// before (deliverLocked). exists answers OK if there is a znode.
 func (ws *Table) takeAnswerLocked(t *watched, code int32) {
 	t.armed, t.conn = true, ws.conns
 	switch code {
@@ -225,11 +232,11 @@ func (w *Watch) Listed(code int32) {
 // goes too, as soon as that is possible:
 //
 //   - an armed one at once, from the table and the server;
-//   - one that the server has not been asked for, since there is none, at once;
+//   - while there is no server, one that is not armed, at once from the table;
 //   - one that a list of children may still set, at once from the table. If the list sets it, the
 //     list's hook (Listed) removes it from the server;
-//   - any other, when the request that sets it has been answered (takeAnswerLocked), or when the
-//     connection is lost (Restore).
+//   - any other, when the request that sets it has been answered (takeAnswerLocked), or by Restore,
+//     if that request was not sent yet or was lost with the connection.
 func (ws *Table) closeLocked(w *Watch) {
 	if i := slices.Index(w.t.waiters, w); i >= 0 {
 		w.t.waiters = slices.Delete(w.t.waiters, i, i+1)
@@ -273,8 +280,12 @@ func (ws *Table) Fire(c *link.Conn, event zk.EventType, path string, zxid int64)
 }
 
 // deliverLocked delivers an event to one watch. If the watch is not armed, the event belongs to an
-// earlier watch of the path, with one exception: setWatches, if it finds a znode gone, says so
-// before its reply. Then takeAnswerLocked fires the watch, with that reply.
+// earlier watch of the path, with one exception: what setWatches finds otherwise than we believed,
+// the server reports before its reply.
+//
+//   - A znode that was believed present is gone: takeAnswerLocked fires the watch, with that reply.
+//   - One that was believed absent exists: the event is dropped, and the server has set no watch.
+//     AddAll's caller is told to expect that.
 func (ws *Table) deliverLocked(key watchKey, event zk.EventType, zxid int64) {
 	t := ws.byPath[key]
 	if t == nil {
@@ -380,8 +391,8 @@ func (ws *Table) setAgainLocked(armed []*watched) {
 // into a request. It returns the armed ones, which are to be set again, and of the others those of
 // which we know whether the znode existed. It disposes of the rest:
 //
-//   - A watch that is not armed, and for which no Watch waits, is dropped. The hook that would have
-//     dropped it was lost with the last conn.
+//   - A watch that is not armed, and for which no Watch waits, is dropped. It was closed before the
+//     server was asked or, on the last conn, before the answer: that hook is lost.
 //   - An armed watch that fits in no setWatches request fires. Its waiters find out what has
 //     changed.
 //   - A watch that is not armed, and of which we know nothing, is asked for by exists.
