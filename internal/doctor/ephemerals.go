@@ -44,7 +44,7 @@ func longestList(answer string) *Ephemerals {
 	for line := range strings.Lines(answer) {
 		path, isPath := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "\t")
 		if !isPath {
-			e = Ephemerals{Session: sessionIn(line), Bytes: 4} // the list's length
+			e = Ephemerals{Session: sessionIn(line), Bytes: 4} // the list begins with its length, in 4 bytes
 			continue
 		}
 		if e.Session == 0 {
