@@ -107,20 +107,31 @@ func TestMultiCommitsOnlyWhileTheLockIsHeld(t *testing.T) {
 
 // Tests of what the error of Do says about the work.
 
-// kindsOfDo are the calls that run a function under a lock.
-func kindsOfDo(
-	c *locktest.Client, dirs []string,
-) map[string]func(context.Context, func(context.Context) error) error {
-	return map[string]func(context.Context, func(context.Context) error) error{
-		"mutex":   c.Mutex(dirs[0]).Do,
-		"handoff": c.Mutex(dirs[0], zklock.WithLocalHandoff()).Do,
-		"write":   c.RWMutex(dirs[0]).Do,
-		"read":    c.RWMutex(dirs[0]).RDo,
-		"multi":   c.MultiLock(dirs).Do,
-		"semaphore": func(ctx context.Context, fn func(context.Context) error) error {
+// doCall is a call that runs a function under a lock.
+type doCall func(context.Context, func(context.Context) error) error
+
+// kindsOfDo return a client's calls for a lock at the first of two directories, or at both.
+var kindsOfDo = map[string]func(c *locktest.Client, dirs []string) doCall{
+	"mutex": func(c *locktest.Client, dirs []string) doCall {
+		return c.Mutex(dirs[0]).Do
+	},
+	"handoff": func(c *locktest.Client, dirs []string) doCall {
+		return c.Mutex(dirs[0], zklock.WithLocalHandoff()).Do
+	},
+	"write": func(c *locktest.Client, dirs []string) doCall {
+		return c.RWMutex(dirs[0]).Do
+	},
+	"read": func(c *locktest.Client, dirs []string) doCall {
+		return c.RWMutex(dirs[0]).RDo
+	},
+	"multi": func(c *locktest.Client, dirs []string) doCall {
+		return c.MultiLock(dirs).Do
+	},
+	"semaphore": func(c *locktest.Client, dirs []string) doCall {
+		return func(ctx context.Context, fn func(context.Context) error) error {
 			return c.Semaphore(dirs[0], 1).Do(ctx, 1, fn)
-		},
-	}
+		}
+	},
 }
 
 // Scenario 64: the work ends while the lock is held, and the release fails. The result is that of
@@ -130,50 +141,51 @@ func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 	for name, k := range map[string]struct {
 		spoil  func(s *locktest.Sim, c *locktest.Client) (mend func())
 		within time.Duration
+		fails  bool // the release
 	}{
-		"nothing goes wrong": {func(*locktest.Sim, *locktest.Client) func() { return func() {} },
-			0},
+		"nothing goes wrong": {func(*locktest.Sim, *locktest.Client) func() {
+			return func() {}
+		}, 0, false},
 		"the server is away": {func(s *locktest.Sim, _ *locktest.Client) func() {
 			s.Server.Leader().Down()
 			synctest.Wait()
 			return s.Server.Leader().Up
-		}, 0},
+		}, 0, true},
 		"no reply comes": {func(s *locktest.Sim, c *locktest.Client) func() {
 			return s.Server.Inject(fault.FreezeReplies().Session(c.SessionID())).Remove
-		}, time.Second},
+		}, time.Second, true},
 		"the release is stuck": {func(s *locktest.Sim, c *locktest.Client) func() {
 			return s.Server.Inject(fault.Hold().Op(fault.OpDelete,
 				fault.OpMulti).Session(c.SessionID())).Remove
-		}, time.Second},
+		}, time.Second, true},
 		"the release breaks the connection": {func(s *locktest.Sim, c *locktest.Client) func() {
 			away := s.Server.Inject(fault.Refuse())
 			s.Server.Inject(fault.CloseBefore().Op(fault.OpDelete,
 				fault.OpMulti).Session(c.SessionID()).Once())
 			return away.Remove
-		}, time.Second},
+		}, time.Second, true},
 		"the release is refused": {func(s *locktest.Sim, c *locktest.Client) func() {
 			return s.Server.Inject(fault.Answer(fault.CodeMarshallingError).Op(fault.OpDelete,
 				fault.OpMulti).Session(c.SessionID())).Remove
-		}, time.Second},
+		}, time.Second, true},
 		"the session expires at the release": {func(s *locktest.Sim, c *locktest.Client) func() {
 			s.Server.Inject(fault.ExpireSession().Op(fault.OpDelete,
 				fault.OpMulti).Session(c.SessionID()).Once())
 			return func() {}
-		}, time.Second},
+		}, time.Second, true},
 	} {
-		for kind := range kindsOfDo(&locktest.Client{Client: &zklock.Client{}},
-			[]string{"/m/a", "/m/b"}) {
+		for kind, doOf := range kindsOfDo {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				locktest.Simulate(t, func(s *locktest.Sim) {
-					var c *locktest.Client
 					released := make(chan error, 1)
-					c = s.Client(zklock.WithHooks(zklock.Hooks{Released: func(i zklock.LockInfo) {
+					c := s.Client(zklock.WithHooks(zklock.Hooks{Released: func(i zklock.LockInfo) {
 						released <- i.Err
 					}}))
 					dirs := dirs(s, 2)
+					do := doOf(c, dirs)
 					done := make(chan time.Time, 1)
 					var mend func()
-					err := kindsOfDo(c, dirs)[kind](s.Context(), func(ctx context.Context) error {
+					err := do(s.Context(), func(ctx context.Context) error {
 						mend = k.spoil(s, c)
 						require.NoError(s, ctx.Err())
 						done <- time.Now()
@@ -182,20 +194,18 @@ func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 					require.NoError(s, err, "it was done")
 					require.LessOrEqual(s, time.Since(<-done), k.within)
 					why := <-released
-					if name == "nothing goes wrong" {
+					if k.fails {
+						require.Error(s, why)
+					} else {
 						require.NoError(s, why)
 						emptyAll(s, 0, dirs)
-					} else {
-						require.Error(s, why)
 					}
 					mend()
 					emptyAll(s, 5*time.Second, dirs)
 
 					errWork := errors.New("the work's own")
-					require.Equal(s, errWork,
-						kindsOfDo(c, dirs)[kind](s.Context(), func(context.Context) error {
-							return errWork
-						}), "as it is")
+					work := func(context.Context) error { return errWork }
+					require.Equal(s, errWork, do(s.Context(), work), "as it is")
 				})
 			})
 		}
@@ -204,12 +214,11 @@ func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 
 // errors.Is distinguishes: not run; run, and the lock lost; run, and the lock held (scenario 64).
 func TestDosErrorTellsWhetherTheWorkWasRunAndHeld(t *testing.T) {
-	for kind := range kindsOfDo(&locktest.Client{Client: &zklock.Client{}},
-		[]string{"/m/a", "/m/b"}) {
+	for kind, doOf := range kindsOfDo {
 		t.Run(kind, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				c, other, dirs := s.Client(), s.Client(), dirs(s, 2)
-				do := kindsOfDo(c, dirs)[kind]
+				do := doOf(c, dirs)
 				ran := 0
 				work := func(context.Context) error { ran++; return nil }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// tale records the calls of the hooks and the log of one client.
+// journal records the calls of the hooks and the log of one client.
 type journal struct {
 	diary diary
 	log   locktest.Buffer
@@ -26,12 +26,12 @@ type journal struct {
 
 func dialWithJournal(t *testing.T, srv *zktest.Server) (*journal, *zklock.Client) {
 	t.Helper()
-	var ta journal
-	c := locktest.Dial(t, srv, zklock.WithHooks(ta.diary.hooks()),
-		zklock.WithLogger(slog.New(slog.NewJSONHandler(&ta.log,
+	var j journal
+	c := locktest.Dial(t, srv, zklock.WithHooks(j.diary.hooks()),
+		zklock.WithLogger(slog.New(slog.NewJSONHandler(&j.log,
 			&slog.HandlerOptions{Level: slog.LevelDebug}))))
-	ta.told(t, "session connected")
-	return &ta, c
+	j.told(t, "session connected")
+	return &j, c
 }
 
 // journalLines are the log lines for each hook.
@@ -56,15 +56,15 @@ var electionLines = map[string]string{
 }
 
 // told checks the hooks' calls since the last check, in order, and that the log has the same.
-func (ta *journal) told(t *testing.T, want ...string) (infos []any) {
+func (j *journal) told(t *testing.T, want ...string) (infos []any) {
 	t.Helper()
 	synctest.Wait() // until all hooks have been called
-	text := ta.log.String()
-	got := ta.diary.read()
-	ta.diary.mu.Lock()
-	infos = ta.diary.infos
-	ta.diary.mu.Unlock()
-	ta.forget()
+	text := j.log.String()
+	got := j.diary.read()
+	j.diary.mu.Lock()
+	infos = j.diary.infos
+	j.diary.mu.Unlock()
+	j.forget()
 	require.Equal(t, want, got)
 	var logged, expected []string
 	for line := range bytes.Lines([]byte(text)) {
@@ -88,13 +88,13 @@ func (ta *journal) told(t *testing.T, want ...string) (infos []any) {
 }
 
 // forget excludes what was recorded so far from the next check.
-func (ta *journal) forget() {
+func (j *journal) forget() {
 	synctest.Wait()
-	ta.log.Reset()
-	ta.diary.read()
-	ta.diary.mu.Lock()
-	ta.diary.infos = nil
-	ta.diary.mu.Unlock()
+	j.log.Reset()
+	j.diary.read()
+	j.diary.mu.Lock()
+	j.diary.infos = nil
+	j.diary.mu.Unlock()
 }
 
 // callsOf returns the numbers of the calls that were reported.
@@ -143,7 +143,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 	for _, k := range journalKinds() {
 		t.Run(k.name, func(t *testing.T) {
 			locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-				ta, c := dialWithJournal(t, srv)
+				j, c := dialWithJournal(t, srv)
 				other := locktest.Dial(t, srv)
 				type key struct{}
 				ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key{},
@@ -164,46 +164,41 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 
 				_, h, err := k.lock(c)(ctx)
 				require.NoError(t, err)
-				infos := ta.told(t, "asked", "acquired")
+				infos := j.told(t, "asked", "acquired")
 				time.Sleep(10 * time.Minute)
 				require.NoError(t, h.Unlock())
-				released := ta.told(t, "released")
+				released := j.told(t, "released")
 				checkAll(append(infos, released...))
 				require.Equal(t, 10*time.Minute, released[0].(zklock.LockInfo).Held)
 
-				// Behind another holder, until it gives up.
+				// Behind another holder, until it gives up. It is queued twice: after 300 ms it
+				// knows who the holder is.
 				_, theirs, err := k.other(other)(locktest.Soon(t))
 				require.NoError(t, err)
 				short, done := context.WithTimeout(ctx, 2*time.Second)
 				_, _, err = k.lock(c)(short)
 				done()
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				infos = ta.told(t, "asked", "queued 1", "queued 1", "failed")
+				infos = j.told(t, "asked", "queued 1", "queued 1", "failed")
 				checkAll(infos)
 				require.Equal(t, theirs.Node(), infos[1].(zklock.LockInfo).HolderNode)
 				require.NotEmpty(t, infos[2].(zklock.LockInfo).HolderOwner)
 				require.Equal(t, 2*time.Second, infos[3].(zklock.LockInfo).Waited)
 
 				// Behind another holder, and then lost.
-				got := make(chan *zklock.Hold, 1)
-				go func() {
-					_, h, err := k.lock(c)(ctx)
-					if err == nil {
-						got <- h
-					}
-					close(got)
-				}()
+				waits := locktest.Go(ctx, k.lock(c))
 				time.Sleep(2 * time.Second)
-				infos = ta.told(t, "asked", "queued 1", "queued 1")
+				infos = j.told(t, "asked", "queued 1", "queued 1")
 				require.NoError(t, theirs.Unlock())
-				h, held := <-got
-				require.True(t, held)
-				infos = append(infos, ta.told(t, "acquired")...)
+				<-waits.Done
+				require.NoError(t, waits.Err)
+				h = waits.Hold
+				infos = append(infos, j.told(t, "acquired")...)
 				require.Equal(t, 2*time.Second, infos[3].(zklock.LockInfo).Waited)
 				cancel()
 				time.Sleep(time.Second)
 				require.NoError(t, srv.Delete(h.Node()))
-				infos = append(infos, ta.told(t, "lost")...)
+				infos = append(infos, j.told(t, "lost")...)
 				checkAll(infos)
 				require.ErrorIs(t, infos[4].(zklock.LockInfo).Err, zklock.ErrNodeDeleted)
 			})
@@ -213,33 +208,33 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 
 func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		ta, c := dialWithJournal(t, srv)
+		j, c := dialWithJournal(t, srv)
 		m := c.Mutex("/l", zklock.WithReentrancy())
 		outer := locktest.Lock(t, m)
-		first := callsOf(ta.told(t, "asked", "acquired"))[0]
+		first := callsOf(j.told(t, "asked", "acquired"))[0]
 		_, inner, err := m.Lock(outer.Context())
 		require.NoError(t, err)
-		require.Equal(t, []string{"asked", "acquired"}, ta.diary.read())
-		joined := ta.diary.lastLock("acquired")
+		require.Equal(t, []string{"asked", "acquired"}, j.diary.read())
+		joined := j.diary.lastLock("acquired")
 		require.Greater(t, joined.Call, first)
 		require.Equal(t, first, joined.Joined)
 		require.Equal(t, outer.Token(), joined.Token)
 		require.Equal(t, outer.Node(), joined.Node)
 		synctest.Wait()
-		require.Contains(t, ta.log.String(), `"msg":"zklock: lock acquired again"`)
-		ta.forget()
+		require.Contains(t, j.log.String(), `"msg":"zklock: lock acquired again"`)
+		j.forget()
 		locktest.Unlock(t, inner)
-		require.Empty(t, ta.diary.read(), "still held")
+		require.Empty(t, j.diary.read(), "still held")
 		locktest.Unlock(t, outer)
-		require.Equal(t, first, ta.told(t, "released")[0].(zklock.LockInfo).Call)
+		require.Equal(t, first, j.told(t, "released")[0].(zklock.LockInfo).Call)
 
 		// Without the option it fails, and a hook reports that.
 		plain := c.Mutex("/l")
 		h := locktest.Lock(t, plain)
-		ta.forget()
+		j.forget()
 		_, _, err = plain.Lock(h.Context())
 		require.ErrorIs(t, err, zklock.ErrDeadlock)
-		infos := ta.told(t, "asked", "failed")
+		infos := j.told(t, "asked", "failed")
 		require.ErrorIs(t, infos[1].(zklock.LockInfo).Err, zklock.ErrDeadlock)
 	})
 }

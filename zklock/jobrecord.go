@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/go-zookeeper/zk"
 
@@ -190,7 +189,7 @@ func (j *Job) page(
 	ctx context.Context, s *session.Session, name string, fn func(page) error,
 ) error {
 	p := page{dir: j.record}
-	isBucket := isBucketName(name)
+	isBucket := contender.IsRecordBucket(name)
 	if !isBucket && name != contender.RecordLast {
 		return nil
 	}
@@ -214,11 +213,6 @@ func (j *Job) page(
 		return err
 	}
 	return fn(p)
-}
-
-func isBucketName(name string) bool {
-	_, err := strconv.ParseUint(name, 16, 8)
-	return err == nil && len(name) == contender.RecordBucket
 }
 
 // readRuns returns the runs in dir, without those that were deleted meanwhile.

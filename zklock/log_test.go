@@ -110,7 +110,7 @@ func TestWhatGoesWrongIsLoggedWithoutAnyOption(t *testing.T) {
 			require.NoError(t, err)
 			srv.Leader().Down()
 			<-s.Done()
-			time.Sleep(6 * time.Second)
+			time.Sleep(6 * time.Second) // after 5 s the next session's attempts are logged, too
 			srv.Leader().Up()
 			locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
 		}, [][]string{

@@ -270,48 +270,49 @@ func TestScenario84_ACopiedOrDamagedFileClosesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(s *sessionFileTest) (path string) // returns which file the successor is given
 		why    string
+		dies   bool // the holder; otherwise it still has the file that the successor wants
 	}{
 		"copy": {func(s *sessionFileTest) string {
 			write(s, s.file+".copy", read(s))
 			return s.file + ".copy"
-		}, "copy of another file"},
+		}, "copy of another file", false},
 		"copy in its place": {func(s *sessionFileTest) string {
 			write(s, s.file+".copy", read(s))
 			require.NoError(s, os.Rename(s.file+".copy", s.file))
 			return s.file
-		}, "copy of another file"},
+		}, "copy of another file", false},
 		"contents in another session file": {func(s *sessionFileTest) string {
 			other, err := s.dial(s.file+".other", s.site.LongTimeout())
 			require.NoError(s, err)
 			require.NoError(s, other.Close())
 			write(s, s.file+".other", read(s))
 			return s.file + ".other"
-		}, "copy of another file"},
+		}, "copy of another file", false},
 		"cut": {func(s *sessionFileTest) string {
 			write(s, s.file, read(s)[:1000])
 			return s.file
-		}, "damaged"},
+		}, "damaged", true},
 		"one bit": {func(s *sessionFileTest) string {
 			b := read(s)
 			b[bytes.Index(b, []byte(`"id":`))+5] ^= 1
 			write(s, s.file, b)
 			return s.file
-		}, "damaged"},
+		}, "damaged", true},
 		"another version": {func(s *sessionFileTest) string {
 			write(s, s.file, bytes.Replace(read(s), []byte("version 1"), []byte("version 2"), 1))
 			return s.file
-		}, "another version"},
+		}, "another version", true},
 		"removed": {func(s *sessionFileTest) string {
 			require.NoError(s, os.Remove(s.file))
 			return s.file
-		}, ""},
+		}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSessionFileTest(t)
 			holder := s.holder(childHolds)
 			path := c.change(s)
-			if path == s.file && name != "removed" && name != "copy in its place" {
-				s.kill(holder) // otherwise it still has the file that the successor wants
+			if c.dies {
+				s.kill(holder)
 			}
 			next, err := s.dial(path, s.site.LongTimeout())
 			require.NoError(t, err)

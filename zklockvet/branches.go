@@ -17,7 +17,8 @@ func (s span) has(n ast.Node) bool { return s.from <= n.Pos() && n.End() <= s.to
 type branches struct {
 	checker
 	err   types.Object // the error of taking the lock
-	until token.Pos    // where err is set again: from there on it says nothing about the lock
+	taken token.Pos    // the end of the statement that sets err to it
+	again []span       // where err certainly has been set again, and says nothing about the lock
 	found []span
 }
 
@@ -27,8 +28,8 @@ func (c checker) withoutLock(body ast.Node, assign *ast.AssignStmt) []span {
 	if !ok || id.Name == "_" {
 		return nil
 	}
-	b := &branches{checker: c, err: c.TypesInfo.ObjectOf(id)}
-	b.until = b.setAfter(body, assign)
+	b := &branches{checker: c, err: c.TypesInfo.ObjectOf(id), taken: assign.End()}
+	b.findSetAgain(body)
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.BlockStmt:
@@ -47,20 +48,32 @@ func (c checker) withoutLock(body ast.Node, assign *ast.AssignStmt) []span {
 	return b.found
 }
 
-// setAfter returns where err is set for the first time after assign, or the end of body.
-func (b *branches) setAfter(body ast.Node, assign *ast.AssignStmt) token.Pos {
-	first := body.End()
-	ast.Inspect(body, func(n ast.Node) bool {
-		again, ok := n.(*ast.AssignStmt)
-		if !ok || again.Pos() <= assign.Pos() || again.Pos() >= first {
-			return true
-		}
-		if slices.ContainsFunc(again.Lhs, b.isErr) {
-			first = again.Pos()
+// findSetAgain finds the statements that set err after the lock was taken. Each counts up to the
+// end of the block around it: code after that block may also run without the statement.
+func (b *branches) findSetAgain(body ast.Node) {
+	ast.PreorderStack(body, nil, func(n ast.Node, around []ast.Node) bool {
+		set, ok := n.(*ast.AssignStmt)
+		if ok && set.Pos() >= b.taken && slices.ContainsFunc(set.Lhs, b.isErr) {
+			b.again = append(b.again, span{set.End(), innermostBlock(around).End()})
 		}
 		return true
 	})
-	return first
+}
+
+// innermostBlock returns the last block or clause among nested nodes. The else of an if counts as
+// a block, since else if may set a variable in its condition's statement.
+func innermostBlock(nested []ast.Node) ast.Node {
+	for i, n := range slices.Backward(nested) {
+		switch n := n.(type) {
+		case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause:
+			return n
+		case *ast.IfStmt:
+			if _, isElse := nested[max(i-1, 0)].(*ast.IfStmt); isElse {
+				return n
+			}
+		}
+	}
+	return nested[0]
 }
 
 // isErr reports whether e is err.
@@ -69,9 +82,16 @@ func (b *branches) isErr(e ast.Expr) bool {
 	return ok && b.TypesInfo.ObjectOf(id) == b.err
 }
 
+// isOfLock reports whether err, as e mentions it, may be the error of taking the lock.
+func (b *branches) isOfLock(e ast.Expr) bool {
+	isAround := func(s span) bool { return s.has(e) }
+	return e.Pos() >= b.taken && !slices.ContainsFunc(b.again, isAround)
+}
+
 func (b *branches) add(n ast.Node) { b.found = append(b.found, span{n.Pos(), n.End()}) }
 
 // list finds the statements after an if err == nil that ends by leaving: there err is not nil.
+// After an if err == nil && ready it may not be.
 func (b *branches) list(all []ast.Stmt) {
 	for i, s := range all {
 		held, ok := s.(*ast.IfStmt)
@@ -99,16 +119,15 @@ func leaves(all []ast.Stmt) bool {
 
 // choice finds the branches of an if that run, or may run, without the lock.
 func (b *branches) choice(n *ast.IfStmt) {
-	switch {
-	case b.isSuccess(n.Cond):
-		if n.Else != nil {
-			b.add(n.Else)
-		}
-	case b.isFailure(n.Cond):
+	isSuccess := b.isSuccess(n.Cond)
+	if !isSuccess && !b.isFailure(n.Cond) {
+		return // it says nothing about the lock
+	}
+	if !isSuccess {
 		b.add(n.Body)
-		if n.Else != nil && !b.comparesWithNil(n.Cond, token.NEQ) {
-			b.add(n.Else) // if err == ErrBusy, say: there err is nil or another error
-		}
+	}
+	if n.Else != nil && !b.excludesFailure(n.Cond) {
+		b.add(n.Else) // if err == ErrBusy, say: there err is nil or another error
 	}
 }
 
@@ -118,7 +137,7 @@ func (b *branches) choice(n *ast.IfStmt) {
 //   - default, wherever it stands, if there is a clause of err == nil.
 func (b *branches) cases(n *ast.SwitchStmt) {
 	isSuccess, isFailure, ok := b.caseTests(n)
-	if !ok || n.Pos() > b.until {
+	if !ok {
 		return
 	}
 	var byDefault *ast.CaseClause
@@ -129,7 +148,8 @@ func (b *branches) cases(n *ast.SwitchStmt) {
 			byDefault = clause
 			continue
 		}
-		if afterSuccess || all(clause.List, isFailure) {
+		// After case err == nil && ready there may be another case err == nil.
+		if afterSuccess && !all(clause.List, isSuccess) || all(clause.List, isFailure) {
 			b.add(clause)
 		}
 		if slices.ContainsFunc(clause.List, isSuccess) {
@@ -159,19 +179,21 @@ func (b *branches) caseTests(
 	if n.Tag == nil { // switch { case err == nil: …
 		return b.isSuccess, b.isFailure, true
 	}
-	if !b.isErr(n.Tag) {
+	if !b.isErr(n.Tag) || !b.isOfLock(n.Tag) {
 		return nil, nil, false
 	}
 	// switch err { case nil: …
 	return b.isNil, func(e ast.Expr) bool { return !b.isNil(e) }, true
 }
 
-// isSuccess reports whether cond is err == nil, before err is set again.
+// isSuccess reports whether err is the lock's, and nil, where cond is true: cond is err == nil, or
+// that and more.
 func (b *branches) isSuccess(cond ast.Expr) bool {
-	return cond.Pos() < b.until && b.comparesWithNil(cond, token.EQL)
+	return b.isOfLock(cond) && b.compares(cond, token.LAND, token.EQL)
 }
 
-// isFailure reports whether cond is about an error: it mentions err, and is not err == nil.
+// isFailure reports whether cond is about an error of the lock: it mentions err, and err may not be
+// nil where cond is true.
 func (b *branches) isFailure(cond ast.Expr) bool {
 	mentioned := false
 	ast.Inspect(cond, func(n ast.Node) bool {
@@ -180,7 +202,22 @@ func (b *branches) isFailure(cond ast.Expr) bool {
 		}
 		return true
 	})
-	return mentioned && !b.comparesWithNil(cond, token.EQL)
+	return mentioned && b.isOfLock(cond) && !b.isSuccess(cond)
+}
+
+// excludesFailure reports whether err is nil where cond is false: cond is err != nil, or that or
+// something else.
+func (b *branches) excludesFailure(cond ast.Expr) bool {
+	return b.compares(cond, token.LOR, token.NEQ)
+}
+
+// compares reports whether cond, or one of the operands that join connects in it, compares err with
+// nil by op.
+func (b *branches) compares(cond ast.Expr, join, op token.Token) bool {
+	if both, ok := ast.Unparen(cond).(*ast.BinaryExpr); ok && both.Op == join {
+		return b.compares(both.X, join, op) || b.compares(both.Y, join, op)
+	}
+	return b.comparesWithNil(cond, op)
 }
 
 // comparesWithNil reports whether cond compares err with nil by op.

@@ -97,19 +97,22 @@ type setting struct {
 	value ast.Expr // nil if unknown, such as the second result of a call
 }
 
-// newOrigins reads the assignments of fn.
+// newOrigins reads the assignments of fn. A call sets the parameters and the named results of fn,
+// and of the functions in it.
 func (c checker) newOrigins(fn *ast.FuncLit) origins {
 	o := origins{c, fn, map[*types.Var][]setting{}}
-	ast.Inspect(fn.Body, func(n ast.Node) bool {
+	ast.Inspect(fn, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.Field:
+			o.assign(expressions(n.Names), nil)
+		case *ast.CaseClause: // switch ctx := v.(type) { case context.Context: …
+			if v, ok := c.TypesInfo.Implicits[n].(*types.Var); ok {
+				o.set[v] = append(o.set[v], setting{to: v.Name()})
+			}
 		case *ast.AssignStmt:
 			o.assign(n.Lhs, n.Rhs)
 		case *ast.ValueSpec:
-			names := make([]ast.Expr, len(n.Names))
-			for i, name := range n.Names {
-				names[i] = name
-			}
-			o.assign(names, n.Values)
+			o.assign(expressions(n.Names), n.Values)
 		case *ast.RangeStmt:
 			o.assign([]ast.Expr{n.Key, n.Value}, nil)
 		case *ast.UnaryExpr:
@@ -120,6 +123,15 @@ func (c checker) newOrigins(fn *ast.FuncLit) origins {
 		return true
 	})
 	return o
+}
+
+// expressions returns names as expressions.
+func expressions(names []*ast.Ident) []ast.Expr {
+	all := make([]ast.Expr, len(names))
+	for i, name := range names {
+		all[i] = name
+	}
+	return all
 }
 
 // assign notes the assignments of the values from to the expressions to. from is nil if the values
@@ -172,8 +184,9 @@ func (o origins) unprotected(call *ast.CallExpr, arg ast.Expr) (source, bool) {
 
 // outside returns where e comes from if that is certainly not the lock's context. That is a context
 // from outside the function, or one like context.Background(). A variable of the function is
-// followed if it is set once. outside returns false in all other cases, and for a variable that is
-// set by a deriving call which is reported itself.
+// followed if it is set once; a call sets the function's parameters. outside returns false in all
+// other cases. It also returns false for a variable that is set to a context derived from an outer
+// variable: unprotected reports the call that derives it.
 func (o origins) outside(e ast.Expr) (source, bool) {
 	e = ast.Unparen(e)
 	if parent := o.derivedFrom(e); parent != nil {

@@ -73,11 +73,14 @@ func effectOf(r rule.Rule) effect {
 		})
 	case rule.Hold:
 		return effect{before: func(in *Injection, c *conn) (func() bool, fate) {
-			ch := in.gate // the current one: Release opens it and makes another for later requests
+			// the current one: Release closes it and makes another for later requests
+			ch := in.released
 			return func() bool { return c.wait(ch) }, carriedOut
 		}}
 	case rule.HoldReply:
-		return effect{reply: func(in *Injection, p *parcel) { p.holds = append(p.holds, in.gate) }}
+		return effect{reply: func(in *Injection, p *parcel) {
+			p.holds = append(p.holds, in.released)
+		}}
 	case rule.CloseBefore:
 		return onArrival(func(c *conn) fate {
 			c.killLocked()

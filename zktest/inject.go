@@ -9,8 +9,9 @@ import (
 )
 
 // Faults are looked up when a request arrives and when a notification leaves; a reply gets the
-// faults of its request, so that one count is one request. Faults of whole connections (Freeze and
-// Refuse without a selector for requests) act when injected and when a connection begins.
+// faults of its request, so that one count is one request. Faults of whole connections are looked
+// up elsewhere: a Freeze without Op and Path (see standing) acts when injected and when a
+// connection begins, Refuse only when one begins.
 
 // Injection is a fault.Fault in effect in a server. Its methods may be called at any time from any
 // goroutine.
@@ -19,12 +20,12 @@ type Injection struct {
 	f injected
 
 	// guarded by s.mu
-	seen    int            // requests selected, struck or not
-	hits    int            // requests struck
-	over    bool           // removed: it strikes nothing more
-	gate    chan struct{}  // what Hold and HoldReply wait for; closed by Release and Remove
-	first   chan struct{}  // closed by the first hit
-	freezes map[*conn]bool // the connections whose gates this fault has shut; each is opened once
+	seen     int            // requests selected, struck or not
+	hits     int            // requests struck
+	over     bool           // removed: it strikes nothing more
+	released chan struct{}  // closed by Release and Remove: what Hold and HoldReply wait for
+	first    chan struct{}  // closed by the first hit
+	freezes  map[*conn]bool // the connections whose gates this fault has shut; each is opened once
 }
 
 // Inject puts a fault into effect until its count is used up, Remove, or the end of the server.
@@ -35,19 +36,18 @@ func (s *Server) Inject(f fault.Fault) *Injection { return s.inject(f, nil) }
 // Inject is Server.Inject for the clients that are connected to this member.
 func (m *Member) Inject(f fault.Fault) *Injection { return m.s.inject(f, m) }
 
-// inject is Server.Inject. It selects the clients of the member only, or those of all if only is
-// nil.
-func (s *Server) inject(given fault.Fault, only *Member) *Injection {
+// inject is Server.Inject for the clients of one member, or of all if at is nil.
+func (s *Server) inject(given fault.Fault, at *Member) *Injection {
 	r := rule.Of(given)
 	for _, p := range r.Paths {
 		checkPattern(p)
 	}
 	in := &Injection{
-		s:       s,
-		f:       injected{r, effectOf(r), only},
-		gate:    make(chan struct{}),
-		first:   make(chan struct{}),
-		freezes: map[*conn]bool{},
+		s:        s,
+		f:        injected{r, effectOf(r), at},
+		released: make(chan struct{}),
+		first:    make(chan struct{}),
+		freezes:  map[*conn]bool{},
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (in *Injection) removeLocked() {
 		return
 	}
 	in.over = true
-	close(in.gate)
+	close(in.released)
 	for _, c := range inOrder(in.freezes) {
 		in.thawLocked(c)
 	}
@@ -95,8 +95,8 @@ func (in *Injection) Release() {
 	in.s.mu.Lock()
 	defer in.s.mu.Unlock()
 	if !in.over {
-		close(in.gate)
-		in.gate = make(chan struct{})
+		close(in.released)
+		in.released = make(chan struct{})
 	}
 }
 

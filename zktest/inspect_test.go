@@ -17,11 +17,13 @@ func TestSessionsNodesAndWatchesCanBeInspected(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a create /x d=hello", "a create /x/e m=e", "a get /x w", "a ls /x w",
 			"a addwatch / t=1", "b exists /x")
+
 		a := c.sessions["a"].id
 		info, ok := s.Session(a)
 		require.True(t, ok)
 		assert.True(t, info.Connected)
 		assert.Equal(t, 30*time.Second, info.Timeout)
+		// the first full tick of 2 s after the timeout
 		assert.Equal(t, 32*time.Second, info.ExpiresIn)
 		assert.Equal(t, []string{"/x/e"}, info.Ephemerals)
 		assert.Equal(t, []zktest.Watch{
@@ -36,7 +38,7 @@ func TestSessionsNodesAndWatchesCanBeInspected(t *testing.T) {
 		assert.Equal(t, info.Watches, s.Watches())
 		assert.Equal(t, 2, s.Connections())
 		assert.Equal(t, 2, s.Requests()[fault.OpConnect])
-		assert.Equal(t, int64(4), s.Zxid())
+		assert.Equal(t, int64(4), s.Zxid()) // two sessions, two creates
 
 		nodes := s.Nodes()
 		assert.Equal(t, "hello", string(nodes["/x"].Data))
@@ -47,11 +49,14 @@ func TestSessionsNodesAndWatchesCanBeInspected(t *testing.T) {
 		assert.Equal(t, []string{"e"}, s.Children("/x"))
 		assert.Nil(t, s.Children("/no"))
 
+		// SetData: one event, although two watches hear it; the set: the recursive watch is left
 		require.NoError(t, s.SetData("/x", nil))
 		c.ok(t, "a set /x d=1")
+
 		info, _ = s.Session(a)
 		assert.Equal(t, 2, info.Notifications)
 		assert.Equal(t, 2, s.Notifications())
+
 		c.do(t, "a drop")
 		synctest.Wait()
 		assert.Zero(t, s.WatchCount(), "watches go with the connection")

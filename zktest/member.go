@@ -74,7 +74,10 @@ func (s *Server) Follower() (*Member, error) {
 	}
 	m := newMember(s, s.leader.tree.clone())
 	m.down = s.failure != nil
-	return m, s.addMemberLocked(m)
+	wasStopped := s.clockStoppedLocked()
+	err := s.addMemberLocked(m)
+	s.restartClockLocked(wasStopped)
+	return m, err
 }
 
 // addMemberLocked gives a member its number and address and makes it part of the ensemble. The
@@ -300,9 +303,9 @@ func (m *Member) Down() {
 func (m *Member) Up() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	wasStill := m.s.stillLocked()
+	wasStopped := m.s.clockStoppedLocked()
 	m.down = m.s.failure != nil
-	m.s.restartLocked(wasStill)
+	m.s.restartClockLocked(wasStopped)
 }
 
 // DropConnections drops the member's connections without another byte. Sessions stay, and clients

@@ -188,7 +188,7 @@ func (s *script) sendLength(r *raw, length string) error {
 func (s *script) discardRest(r *raw, op string) {
 	for {
 		if _, err := r.recv(); err != nil {
-			s.recordEnd(r, op, "closed")
+			s.recordEnd(r, op, endOf(err))
 			return
 		}
 	}
@@ -199,6 +199,9 @@ func (s *script) discardRest(r *raw, op string) {
 func (s *script) awaitHangUp(r *raw) {
 	for {
 		if _, err := r.recv(); err != nil {
+			if endOf(err) == "silent" {
+				s.record("%s: does not hang up after its close", r.name)
+			}
 			return
 		}
 		s.record("%s: something after its close", r.name)

@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// sequenceSeed is where the tests begin: two numbers before the largest.
+// sequenceSeed is where the tests begin: the last number but one.
 const sequenceSeed = 2147483646
 
 // sequenced returns one of our servers whose counter of /w has that value.

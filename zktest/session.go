@@ -127,8 +127,8 @@ func (s *Server) clock() {
 func (s *Server) runDue() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stillLocked() {
-		return idle // restartLocked pokes the clock
+	if s.clockStoppedLocked() {
+		return idle // restartClockLocked pokes the clock
 	}
 	now := time.Now()
 	at := now.Sub(s.born)
@@ -169,20 +169,20 @@ func (s *Server) StopClock() {
 func (s *Server) StartClock() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wasStill := s.stillLocked()
+	wasStopped := s.clockStoppedLocked()
 	s.stopped = false
-	s.restartLocked(wasStill)
+	s.restartClockLocked(wasStopped)
 }
 
-// stillLocked reports whether the clock is stopped: no member is up, or the test stopped it.
-func (s *Server) stillLocked() bool {
+// clockStoppedLocked reports whether the clock is stopped: no member is up, or the test stopped it.
+func (s *Server) clockStoppedLocked() bool {
 	return s.stopped || !slices.ContainsFunc(s.members, func(m *Member) bool { return !m.down })
 }
 
-// restartLocked gives every session its whole timeout again, if the clock runs now and was stopped
-// before the caller's change.
-func (s *Server) restartLocked(wasStill bool) {
-	if !wasStill || s.stillLocked() {
+// restartClockLocked gives every session its whole timeout again, if the clock runs now and was
+// stopped before the caller's change.
+func (s *Server) restartClockLocked(wasStopped bool) {
+	if !wasStopped || s.clockStoppedLocked() {
 		return
 	}
 	for _, ss := range s.sessions {

@@ -115,6 +115,13 @@ func TestNoSessionExpiresWhileThereIsNoLeader(t *testing.T) {
 			s.Leader().Down()
 			return s.Leader().Up
 		},
+		"a member is added when all are down": func(s *zktest.Server) func() {
+			s.Leader().Down()
+			return func() {
+				_, err := s.Follower()
+				require.NoError(t, err)
+			}
+		},
 		"the clock is stopped": func(s *zktest.Server) func() {
 			s.StopClock()
 			return s.StartClock
@@ -146,7 +153,8 @@ func TestTheEnsembleFailsWhenASessionEndsWithMoreEphemeralsThanATransactionCanLi
 		end        string
 		fails      bool
 	}{
-		"just not": {64, "a close", false}, // 4 + 64 × (4 + 27) bytes
+		// 4 + 64 × (4 + 27) bytes: just below 2 × 1000, which is all that servers read
+		"just not": {64, "a close", false},
 		"closed":   {65, "a close", true},
 		"expired":  {65, "", true},
 	} {

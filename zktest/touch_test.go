@@ -43,11 +43,13 @@ func TestTheSameRequestsKeepASessionAliveAsOnARealServer(t *testing.T) {
 				if err == nil {
 					err = s.step("a ping")
 				}
+				if !assert.NoError(t, err, "of the harness") {
+					return
+				}
 				mu.Lock()
 				defer mu.Unlock()
 				fate[name][op] = "lives"
-				if last := s.trace[len(s.trace)-1]; err != nil ||
-					strings.Contains(last, "closed") ||
+				if last := s.trace[len(s.trace)-1]; strings.Contains(last, "closed") ||
 					strings.Contains(last, "dead") || strings.Contains(last, "cannot send") {
 					fate[name][op] = "is over"
 				}

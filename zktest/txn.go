@@ -225,8 +225,9 @@ func (m createMode) isSequential() bool {
 
 const maxTTL = 1<<40 - 1 // milliseconds; five bytes of the owner field hold it
 
-// create checks, in this order: the mode, the path's form, the ACL, the parent, the name with its
-// number, that the name is free, and that the parent is no ephemeral.
+// create checks, in this order: the mode, the path's form, the ACL, that the parent exists, the
+// permission on it, the name with its number, that the name is free, and that the parent is no
+// ephemeral.
 func (p *preparer) create(r *request) (mutation, fault.Code) {
 	if !r.hasValidMode() {
 		return mutation{}, fault.CodeBadArguments
@@ -266,8 +267,8 @@ func (p *preparer) create(r *request) (mutation, fault.Code) {
 	case ttlNode:
 		m.ttl = r.ttl
 	}
-	// In the record, unlike in the tree, the counter wraps after its largest value: the parts of a
-	// multi that crosses the end get the numbers beyond it.
+	// Here the counter wraps, as an int32 does: after 2147483647 the next part of the same multi
+	// gets -2147483648. The tree's counter stays at its largest: see node.countChild.
 	parent.creates++
 	parent.children++
 	p.over[path] = &record{acl: acl, kind: m.node}

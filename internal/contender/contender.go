@@ -104,10 +104,17 @@ func CheckDir(path string) error {
 const (
 	RecordSuffix = ".done" // behind the lock's path
 	RecordLast   = "every"
-	RecordBucket = 2 // the length of a bucket's name
 )
 
-// OfRecord reports whether a child of dir is called what a record's is.
-func OfRecord(dir, name string) bool {
-	return strings.HasSuffix(dir, RecordSuffix) && (len(name) == RecordBucket || name == RecordLast)
+// OfJobRecord reports whether a child of dir is called what a child of a job's record is. The data
+// of dir would say for certain whether it is a record, but they cost a request.
+func OfJobRecord(dir, name string) bool {
+	return strings.HasSuffix(dir, RecordSuffix) && (name == RecordLast || IsRecordBucket(name))
+}
+
+// IsRecordBucket reports whether a bucket of a job's record may have that name: two hexadecimal
+// digits.
+func IsRecordBucket(name string) bool {
+	_, err := strconv.ParseUint(name, 16, 8)
+	return err == nil && len(name) == 2
 }

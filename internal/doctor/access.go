@@ -33,7 +33,8 @@ type Access struct {
 	// even the chroot exists.
 	At string `json:"at"`
 
-	// Every lock needs Read, Create and Delete. Semaphores need Write too. No lock needs Admin.
+	// Every lock needs Read, Create and Delete. Semaphores and elections need Write too. No lock
+	// needs Admin.
 	Read   Verdict `json:"read"`
 	Create Verdict `json:"create"`
 	Delete Verdict `json:"delete"`
@@ -46,10 +47,10 @@ type Access struct {
 	Persistent []string `json:"persistent_contenders,omitempty"`
 }
 
-// access asks the server at addr for the permissions at x.Path, and for the leader's clock, which
-// dates znodes. To read that clock it makes a znode and deletes it. It returns a nil Offset if it
-// may not do both, or if the clock can't be read.
-func (x *examination) access(ctx context.Context, addr string) (Access, *Offset) {
+// access asks the server v for the permissions at x.Path, and for the leader's clock, which dates
+// znodes. To read that clock it makes a znode and deletes it. It returns a nil Offset if it may not
+// do both. It also does so if the clock can't be read: then it notes why in v.Unknown.
+func (x *examination) access(ctx context.Context, v *Server) (Access, *Offset) {
 	ctx, cancel := context.WithTimeout(ctx, x.Patience)
 	defer cancel()
 	a := Access{
@@ -60,7 +61,7 @@ func (x *examination) access(ctx context.Context, addr string) (Access, *Offset)
 		Write:  Unknown,
 		Admin:  Unknown,
 	}
-	s, err := x.open(ctx, addr)
+	s, err := x.open(ctx, v.Addr)
 	if err != nil {
 		a.Error = said(err)
 		return a, nil
@@ -74,7 +75,9 @@ func (x *examination) access(ctx context.Context, addr string) (Access, *Offset)
 		return a, nil
 	}
 	clock, err := leaderClock(ctx, s, a.At)
-	a.Error = said(err)
+	if err != nil {
+		v.unknown("leader's clock", err)
+	}
 	return a, clock
 }
 

@@ -128,8 +128,8 @@ func Examine(ctx context.Context, connect string, conf Config) (*Report, error) 
 	// What is the same on all servers, the first one that serves tells.
 	if i := slices.IndexFunc(r.Servers, Server.serves); i >= 0 {
 		v := &r.Servers[i]
-		r.Access, r.Offset = x.access(ctx, v.Addr)
-		r.Longest = x.ephemerals(ctx, v) // notes in v.Unknown if it can't tell
+		r.Access, r.Offset = x.access(ctx, v)
+		r.Longest = x.ephemerals(ctx, v)
 	}
 	if ctx.Err() != nil {
 		err := failure.Ended(ctx, nil, fmt.Errorf("examining %s", connect))

@@ -212,6 +212,26 @@ func TestDoctorTriesThePacketLimitThatItIsGiven(t *testing.T) {
 	}
 }
 
+// A server also hangs up when it stops.
+func TestAServerThatHangsUpOnceIsAskedAgainWhetherItTakesThePacketLimit(t *testing.T) {
+	srv := zktest.Run(t)
+	srv.Inject(fault.CloseBefore().Op(fault.OpExists).Once())
+	r := examine(t, srv.Addr(), doctor.Config{})
+	assert.True(t, r.Servers[0].Packet)
+	notFound(t, r, doctor.Danger)
+}
+
+func TestALeadersClockThatCanNotBeReadIsNoTroubleWithThePermissions(t *testing.T) {
+	srv := zktest.Run(t)
+	srv.Inject(fault.Answer(fault.CodeOperationTimeout).Op(fault.OpCreate))
+	r := examine(t, srv.Addr(), doctor.Config{Path: "/locks"})
+	assert.Empty(t, r.Access.Error)
+	assert.Nil(t, r.Offset)
+	found(t, r, doctor.Note, "/locks does not exist")
+	found(t, r, doctor.Note, "can't tell leader's clock: ")
+	notFound(t, r, doctor.Danger)
+}
+
 // Servers with local sessions that may not be upgraded end the session that makes an ephemeral
 // znode in a transaction.
 func TestLocalSessionsThatCanNotBeUpgradedAreFound(t *testing.T) {

@@ -44,7 +44,8 @@ func longestList(answer string) *Ephemerals {
 	for line := range strings.Lines(answer) {
 		path, isPath := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "\t")
 		if !isPath {
-			e = Ephemerals{Session: sessionIn(line), Bytes: 4} // the list's length
+			// The list begins with its length, in 4 bytes.
+			e = Ephemerals{Session: sessionIn(line), Bytes: 4}
 			continue
 		}
 		if e.Session == 0 {

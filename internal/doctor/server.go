@@ -54,8 +54,8 @@ func said(err error) string {
 	return text.Foreign(strings.ReplaceAll(err.Error(), "\n", "; ")) // joined errors
 }
 
-// limits finds out the server's limits by what it grants, and reads its clock. It opens two
-// sessions for that, which make no znodes.
+// limits finds out the server's limits by what it grants, and reads its clock. It opens two or
+// three sessions for that, which make no znodes.
 func (x *examination) limits(ctx context.Context, v *Server) error {
 	short, err := session.OpenProbe(ctx, x.Session, v.Addr, time.Millisecond)
 	if err != nil {
@@ -71,10 +71,26 @@ func (x *examination) limits(ctx context.Context, v *Server) error {
 	}
 	v.MaxTimeout = long.Granted
 	v.Offset = x.clock(ctx, v, long)
-	v.Packet = long.Takes(x.packet()) == nil // the findings say what an error means
-	// The connection may be lost by now. A session without znodes may also expire by itself.
-	_ = long.Close()
+	v.Packet = x.takesPacket(long)
+	if v.Packet {
+		return nil
+	}
+	// A server hangs up on a request that is too long. One that stops hangs up, too, and then it
+	// can't be asked again.
+	again, err := session.OpenProbe(ctx, x.Session, v.Addr, time.Millisecond)
+	if err != nil {
+		return err
+	}
+	v.Packet = x.takesPacket(again)
 	return nil
+}
+
+// takesPacket reports whether the server takes a request as long as the packet limit. It closes p.
+func (x *examination) takesPacket(p *session.Probe) bool {
+	err := p.Takes(x.packet())
+	// The connection may be lost by now. A session without znodes may also expire by itself.
+	_ = p.Close()
+	return err == nil
 }
 
 // packet returns the length of the longest request that the client sends.

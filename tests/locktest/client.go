@@ -90,8 +90,8 @@ func (c *Client) SessionID() int64 { return c.Current().ID() }
 // mostNames bounds the names that a tap keeps: memory must not grow with the client's work.
 const mostNames = 100
 
-// Created returns the names, still without a number, of the first contenders that the client has
-// requested.
+// Created returns the names, still without a number, of the first contenders of mutexes that the
+// client has requested, each by a create of its own: those in a transaction of several are missing.
 func (c *Client) Created() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +116,7 @@ func (t *tap) Write(b []byte) (int, error) {
 		if fault.Op(binary.BigEndian.Uint32(frame[8:])) != fault.OpCreate || n < 16 {
 			continue
 		}
-		end := 16 + int(binary.BigEndian.Uint32(frame[12:]))
+		end := min(n, 16+int(binary.BigEndian.Uint32(frame[12:]))) // a null path has the length -1
 		if name := path.Base(string(frame[16:end])); strings.HasSuffix(name, "-lock-") &&
 			len(t.c.names) < mostNames {
 			t.c.names = append(t.c.names, name)

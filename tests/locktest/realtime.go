@@ -126,13 +126,17 @@ func Stalls(tb testing.TB) func() time.Duration {
 		timer := time.NewTimer(every)
 		defer timer.Stop()
 		for last := time.Now(); ; {
+			over := false
 			select {
 			case <-timer.C:
 			case <-stop:
-				return
+				over = true
 			}
 			now := time.Now()
 			longest = max(longest, now.Sub(last)-every)
+			if over { // also with the time since the last tick
+				return
+			}
 			last = now
 			timer.Reset(every)
 		}

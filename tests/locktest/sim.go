@@ -194,7 +194,7 @@ func (s *Sim) NothingLeft(dir string) {
 	s.Until(10*time.Second, "no watch left", func() bool { return s.Server.WatchCount() == 0 })
 }
 
-// Goroutines counts the goroutines of the caller's bubble that wait for something.
+// Goroutines counts the goroutines of the caller's bubble, with the caller, once all others wait.
 func Goroutines() int {
 	synctest.Wait()
 	buf := make([]byte, 1<<20)
@@ -206,6 +206,7 @@ func Goroutines() int {
 		buf = make([]byte, 2*len(buf))
 	}
 	all := string(buf)
+	// goroutine 7 [running, synctest bubble 3]:
 	_, bubble, _ := strings.Cut(all[:strings.IndexByte(all, '\n')], "synctest bubble ")
 	return strings.Count(all, "synctest bubble "+strings.TrimRight(bubble, "]:")+"]")
 }

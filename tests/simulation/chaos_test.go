@@ -26,7 +26,7 @@ func newChaos(w *world) *chaos { return &chaos{w: w, rnd: w.rand(1)} }
 
 // run causes faults until ctx ends, and then repairs all of them.
 func (c *chaos) run(ctx context.Context) {
-	for pause(ctx, c.span(50*time.Millisecond, 1500*time.Millisecond), 800) {
+	for pause(ctx, c.span(50*time.Millisecond, 1500*time.Millisecond), remChaos) {
 		c.mend(c.w.now())
 		if len(c.until) < 4 {
 			c.strike()
@@ -98,6 +98,10 @@ var struck = []fault.Op{fault.OpCreate, fault.OpDelete, fault.OpMulti, fault.OpG
 	fault.OpSync, fault.OpSetData, fault.OpGetData, fault.OpConnect, fault.OpNotify,
 	fault.OpSetWatches, fault.OpMultiRead, fault.OpRemoveWatches}
 
+// dropBeforeWatches is the first pick of the fault that drops connections, and again before their
+// watches are set.
+const dropBeforeWatches = 24
+
 // strike begins one fault.
 func (c *chaos) strike() {
 	w := c.w
@@ -112,9 +116,10 @@ func (c *chaos) strike() {
 	op := struck[c.rnd.IntN(len(struck))]
 	pick := c.rnd.IntN(100)
 	if w.patient && c.rnd.IntN(4) == 0 {
-		pick = 24
+		// In these seeds no later event makes up for one that was lost with a watch.
+		pick = dropBeforeWatches
 	}
-	switch {
+	switch { // a pick whose condition does not hold falls to the next case
 	case pick < 8:
 		c.inject("cut "+who, fault.Freeze().Session(victim.ID))
 	case pick < 15:
@@ -123,7 +128,7 @@ func (c *chaos) strike() {
 	case pick < 22:
 		c.inject("one direction is cut: no requests from "+who,
 			fault.FreezeRequests().Session(victim.ID))
-	case pick < 24:
+	case pick < dropBeforeWatches:
 		w.note("fault", "member %d drops its connections", member)
 		m.DropConnections()
 	case pick < 27:

@@ -90,8 +90,8 @@ func (o *op) did(ctx context.Context, err error) {
 
 // job runs a job once for one of a few keys. The oracle knows what was recorded: see oracle.begins.
 func (o *op) job(ctx context.Context) {
-	most := o.victim%2 == 0
-	j, key := o.c.Job(o.path), fmt.Sprintf("key-%d", o.victim)
+	most := o.key%2 == 0
+	j, key := o.c.Job(o.path), fmt.Sprintf("key-%d", o.key)
 	if most {
 		j = j.AtMostOnce()
 	}

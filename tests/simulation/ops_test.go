@@ -34,7 +34,8 @@ type op struct {
 	maxHold time.Duration
 	opts    []zklock.LockOption
 	hold    time.Duration
-	victim  int
+	victim  int  // of breakOne: which contender
+	key     int  // of job
 	inside  bool // the lock is held while a function runs, and released by the library
 	deaf    bool // its work goes on after the lock was lost
 }

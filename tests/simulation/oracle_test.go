@@ -172,7 +172,8 @@ func (o *oracle) ordered(t *acquisition, p string) {
 	}
 }
 
-// checkOrder checks in the tree that no earlier contender is in the way: t has overtaken none.
+// checkOrder checks in the tree that t may hold: no earlier contender is in the way, the permits
+// suffice, and, in an election, no candidate of higher rank waits for whom t had to step aside.
 func (o *oracle) checkOrder(t *acquisition, i int) {
 	dir, own := path.Split(t.nodes[i])
 	me, _ := recipe.Parse(own)
@@ -337,7 +338,7 @@ const patience = maxTimeout + 5*time.Second
 // begins after the last fault.
 func (o *oracle) demandProgress(ctx context.Context) {
 	since := map[int64]time.Duration{}
-	for pause(ctx, time.Second, 902) {
+	for pause(ctx, time.Second, remProgress) {
 		o.mu.Lock()
 		next := o.next()
 		maps.DeleteFunc(since, func(czxid int64, _ time.Duration) bool { return next[czxid] == "" })
@@ -358,6 +359,10 @@ func (o *oracle) demandProgress(ctx context.Context) {
 }
 
 // next returns a znode of each transaction whose znodes are all next in line, by its czxid.
+//
+// The znodes of a MultiLock have one transaction in common, and no other mark. But so do those of
+// calls that are sent together (world.busy). They are taken for one call: one of them that is next,
+// and does not hold, is not found while another waits, or holds.
 func (o *oracle) next() map[int64]string {
 	next, waits := map[int64]string{}, map[int64]bool{}
 	for i, p := range o.w.paths {
@@ -376,14 +381,16 @@ func (o *oracle) next() map[int64]string {
 		slices.SortFunc(line, func(a, b contender) int { return cmp.Compare(a.czxid, b.czxid) })
 		permits, writers := 0, 0
 		for k, c := range line {
-			first := k == 0 || c.Kind == recipe.Read && writers == 0
-			if permits += c.Permits; o.w.fam[i] == famSem {
-				first = permits <= o.limit(p, o.w.now())
+			permits += c.Permits
+			isNext := k == 0 || c.Kind == recipe.Read && writers == 0
+			if o.w.fam[i] == famSem {
+				isNext = permits <= o.limit(p, o.w.now())
 			}
 			if c.Kind != recipe.Read {
 				writers++
 			}
-			if next[c.czxid] = c.node; !first {
+			next[c.czxid] = c.node
+			if !isNext {
 				waits[c.czxid] = true
 			}
 		}

@@ -50,7 +50,7 @@ func newPlayer(w *world, i int) *player {
 }
 
 // r returns the remainder (see grain) of the nth operation, one for each kind of its instants.
-func (p *player) r(n, kind int) int { return 1000 + kind*500 + p.i*64 + n }
+func (p *player) r(n, kind int) int { return remOperations + kind*500 + p.i*64 + n }
 
 func (p *player) note(format string, args ...any) { p.w.note(p.name, format, args...) }
 
@@ -67,13 +67,13 @@ func (p *player) dial(network, addr string, timeout time.Duration) (net.Conn, er
 	p.dials++
 	key := mix(p.w.seed, uint64(p.i), p.dials)
 	p.mu.Unlock()
-	pause(context.Background(), travel(key), 10+4*p.i)
+	pause(context.Background(), travel(key), remWires+4*p.i)
 	m := p.w.members[mix(key, 1)%uint64(len(p.w.members))]
 	conn, err := m.Dial(network, addr, timeout)
 	if err != nil {
 		return nil, err
 	}
-	w := newWire(conn, key, 11+4*p.i)
+	w := newWire(conn, key, remWires+1+4*p.i)
 	w.slow = p.w.busy
 	return w, nil
 }
@@ -202,11 +202,11 @@ func (p *player) operate(ctx context.Context, c *zklock.Client, n int) {
 	switch pick := p.rnd.IntN(100); {
 	case pick < 62 || pick < 88 && t == nil:
 		o.draw(k, fam)
-		switch n := p.rnd.IntN(8); {
-		case n == 0 && fam == famMutex:
-			o.victim = p.rnd.IntN(6)
+		switch how := p.rnd.IntN(8); {
+		case how == 0 && fam == famMutex:
+			o.key = p.rnd.IntN(6)
 			p.start(ctx, &o, o.job)
-		case n < 3 && o.kind != "election":
+		case how < 3 && o.kind != "election":
 			o.try = false
 			p.start(ctx, &o, o.do)
 		default:

@@ -15,6 +15,16 @@ import (
 // order does not depend on the scheduler.
 const grain = 4096 * time.Nanosecond
 
+// Remainders, in nanoseconds, of the sources.
+const (
+	remWires      = 10 // the first; a player's wires have four
+	remChaos      = 800
+	remAftermath  = 900
+	remClosing    = 901
+	remProgress   = 902
+	remOperations = 1000 // the first: see player.r
+)
+
 // at returns the first instant of the source with remainder r that is at least d after now.
 func at(now time.Time, d time.Duration, r int) time.Time {
 	ns := now.UnixNano() + int64(max(d, 0))
@@ -101,13 +111,17 @@ func newWire(conn net.Conn, key uint64, r int) *wire {
 	return w
 }
 
+const opSetWatches = 101
+
 // send queues a message with its delay. The caller holds mu.
 func (w *wire) send(frame []byte, end bool) {
 	now := time.Now()
 	h := w.key
-	if len(w.sent) > 0 { // not the handshake: all of these are alike but for the session's id
+	// The first message is the handshake. It says nothing but the session's id, which must not
+	// count: its delay depends on the connection alone.
+	if len(w.sent) > 0 {
 		to := 25
-		if len(frame) >= 12 && frame[11] == 101 {
+		if len(frame) >= 12 && frame[11] == opSetWatches {
 			// setWatches has a zxid and lengths before its first path
 			to = 37
 		}

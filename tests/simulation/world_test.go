@@ -213,18 +213,18 @@ func (w *world) aftermath(ctx context.Context) {
 	for _, p := range w.players {
 		p.ensure(ctx)
 	}
-	// A session that its client has given up lasts at the server for its timeout and a tick. A
-	// message that takes seconds may have ended one only now.
+	// A session that its client has given up lasts at the server for its timeout and a tick. The
+	// client may have given it up only now, because of a message that took seconds.
 	const lasts = maxTimeout + 3*time.Second
-	pause(ctx, lasts, 900)
+	pause(ctx, lasts, remAftermath)
 	for waited := time.Duration(0); waited < 2*lasts &&
 		len(w.srv.Sessions()) != len(w.players); waited += time.Second {
-		pause(ctx, time.Second, 900)
+		pause(ctx, time.Second, remAftermath)
 	}
 	w.oracle.step()
 	for _, path := range w.paths {
 		for _, name := range w.srv.Children(path) {
-			if name == "keep" {
+			if name == "keep" { // see age
 				continue
 			}
 			n, _ := w.srv.Node(path + "/" + name)
@@ -243,7 +243,9 @@ func (w *world) aftermath(ctx context.Context) {
 	for _, p := range w.players {
 		p.close()
 	}
-	pause(ctx, 13*time.Second, 901) // for messages on their way
+	// Messages are on their way. A session whose close gets lost lasts as long as one that was
+	// given up.
+	pause(ctx, lasts, remClosing)
 	if left := w.srv.Sessions(); len(left) > 0 {
 		w.violated("sessions left after Close: %+v", left)
 	}

@@ -12,17 +12,17 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Evict removes the contender with token t from the line of path, whichever client owns it. It is
-// meant for a holder that hangs. The znode is deleted only if it still has that token. A holder
-// that uses this library loses its hold a moment later (zklock.ErrNodeDeleted), but its work is not
-// stopped: only the token and Hold.Multi protect against that.
+// Evict removes the first contender with token t from the line of path, whichever client owns it.
+// It is meant for a holder that hangs. The znode is deleted only if it still has that token. A
+// holder that uses this library loses its hold a moment later (zklock.ErrNodeDeleted), but its work
+// is not stopped: only the token and Hold.Multi protect against that.
 //
 // It returns nil if it removed the contender, or if the contender left while it tried. It returns
 //   - zk.ErrNoNode if no contender has that token;
 //   - an error that matches zklock.ErrUnknownOutcome if the contender may have been removed;
 //   - otherwise the errors of ReadQueue.
 //
-// It costs a write, and at most half as much as Queue.
+// It costs a write more than Queue does, and half of Queue's reads, or less.
 func Evict(ctx context.Context, c *zklock.Client, path string, t zklock.Token) error {
 	return failed("evict", path, evict(ctx, c, path, t))
 }
@@ -35,9 +35,9 @@ func evict(ctx context.Context, c *zklock.Client, path string, t zklock.Token) e
 	if name == "" {
 		return fmt.Errorf("nobody in line has the token %d: %w", t, zk.ErrNoNode)
 	}
-	// Usually the first deletion succeeds. If the contender left before it, we search again,
-	// because nil must mean that nobody in line has the token. A transaction of another client may
-	// have made several contenders, and they have one token.
+	// Usually the first deletion succeeds. If the contender left before it, we search again: a
+	// transaction of another client may have made several contenders with one token, and one that
+	// is still in line may be the one that was meant. Only one is removed.
 	for name != "" {
 		// A contender's full name is never used again, so this deletes no other contender.
 		err = s.Delete(ctx, path+"/"+name, -1)

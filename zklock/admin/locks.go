@@ -44,7 +44,9 @@ type Found struct {
 //
 // These are left out:
 //   - ZooKeeper's own znodes;
-//   - the znodes of a job's runs: they are below PATH.done, beside the job's lock PATH;
+//   - the znodes of a job's runs: they are below PATH.done, beside the job's lock PATH. They are
+//     known by their names, so locks below /any.done/every and /any.done/5f, or two other
+//     hexadecimal digits, are left out too;
 //   - znodes below root that may not, or can't, be read: Found.Hidden counts them.
 //
 // It costs a list for each znode, 16 at a time, and for each lock what ReadQueue costs. It blocks
@@ -184,7 +186,7 @@ func (s *search) readDirectory(
 			continue
 		}
 		child := strings.TrimSuffix(dir, "/") + "/" + name
-		if child != "/zookeeper" && !contender.OfRecord(dir, name) {
+		if child != "/zookeeper" && !contender.OfJobRecord(dir, name) {
 			d.below = append(d.below, child)
 		}
 	}

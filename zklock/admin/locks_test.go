@@ -82,10 +82,11 @@ func TestLocksDoesNotSearchTheRecordsOfJobs(t *testing.T) {
 		_, err := c.Job("/app/j").Every(s.Context(), time.Hour, work)
 		require.NoError(s, err)
 		s.Lock(c.Mutex("/app/j.done/inside"))
+		s.Lock(c.Mutex("/app/j.done/eu")) // its name is as long as that of a record's znode
 		found, err := admin.Locks(s.Context(), c.Client, "/app", admin.Search{})
 		require.NoError(s, err)
-		require.Len(s, found.Locks, 1)
-		require.Equal(s, 4, found.Looked, "/app, j, j.done and inside")
+		require.Len(s, found.Locks, 2)
+		require.Equal(s, 5, found.Looked, "/app, j, j.done, inside and eu")
 	})
 }
 

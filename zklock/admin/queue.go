@@ -89,8 +89,8 @@ type QueuePage struct {
 }
 
 const (
-	// shortData is the length up to which data are always read, so that every contender of this
-	// library is named.
+	// shortData is the length up to which data are always read, so that contenders of this library
+	// are named, except candidates with long values.
 	shortData = 1 << 10
 	// roomData bounds the sum of the longer data of a page, of up to queue.MaxData each.
 	roomData = 16 << 20
@@ -136,7 +136,8 @@ func Queue(ctx context.Context, c *zklock.Client, path string) iter.Seq2[Contend
 // reads are small, and made for one call at a time, so as not to endanger the Client's holds.
 //
 // It keeps up to 1 KB of data of each contender. Longer data, of up to 256 KB each, are kept in
-// order up to 16 MB in all. For the rest, Data is nil and Size has the length.
+// order up to 16 MB in all. For the rest, Data is nil, Owner, Host and PID are empty, and Size has
+// the length.
 //
 // Errors:
 //   - zklock.ErrPath;

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 )
@@ -41,7 +42,11 @@ func readAhead(w http.ResponseWriter, r *http.Request, sent io.Reader) (io.ReadC
 		return begunBody{io.MultiReader(bytes.NewReader(begin), failing{err}), r.Body}, nil
 	}
 	body := begunBody{io.MultiReader(bytes.NewReader(begin), r.Body), r.Body}
-	if len(begin) > aheadBytes && !hasEnded(sent) {
+	// If sent has not ended, the connection still has bytes of this request, and net/http does not
+	// watch it. A long body from a short sent, such as an unpacked one, leaves nothing to read
+	// there.
+	endMet := len(begin) <= aheadBytes && same(r.Body, sent)
+	if !endMet && !hasEnded(sent) {
 		return body, nil
 	}
 	return &readBody{begunBody: body, w: w, left: len(begin)}, nil
@@ -54,9 +59,12 @@ func mayReadAhead(r *http.Request) bool {
 	return 0 < r.ContentLength && r.ContentLength <= aheadBytes
 }
 
+// same reports whether a and b are one body. It returns false for types that can't be compared.
+func same(a, b io.Reader) bool { return reflect.ValueOf(a).Comparable() && a == b }
+
 // hasEnded reports whether a request's body has been read to its end. A body of net/http, and one
 // that bounds or decodes it, keeps returning io.EOF then. Until then a read of no bytes returns nil
-// at once.
+// at once. A bytes.Buffer always does.
 func hasEnded(body io.Reader) bool {
 	if body == nil {
 		return true

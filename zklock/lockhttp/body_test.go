@@ -1,6 +1,7 @@
 package lockhttp_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -273,6 +274,83 @@ func TestAReadDeadlineGoesWhenTheClientHasSentAll(t *testing.T) {
 			cancel()
 			require.NoError(t, in.Close())
 			require.ErrorIs(t, readErr, k.readErr, name)
+		}
+	})
+}
+
+// The function that chose the lock put a short body in the place of the request's, of which the
+// client sends only a part. The server waits for the rest before it answers, and its ReadTimeout
+// bounds that.
+func TestAReadDeadlineStaysWhileTheClientHasToSend(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		choose := func(r *http.Request) (lockhttp.Do, error) {
+			r.Body = struct {
+				io.Reader
+				io.Closer
+			}{strings.NewReader("x"), r.Body}
+			return byKey(c)(r)
+		}
+		readAll := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			require.NoError(t, err)
+			_, _ = w.Write(body)
+		})
+		client := start(t, &http.Server{
+			Handler:     lockhttp.Middleware(wait, choose)(readAll),
+			ReadTimeout: time.Second,
+		})
+		client.Transport.(*http.Transport).DisableKeepAlives = false // then the rest is awaited
+		body, in := io.Pipe()
+		go func() { _, _ = io.WriteString(in, "fo") }()
+		ctx := locktest.Within(t, time.Minute)
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://memory/?key=k", body)
+		require.NoError(t, err)
+		r.ContentLength = 4
+		answer, err := client.Do(r)
+		require.NoError(t, err)
+		text, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.Equal(t, "x", string(text))
+		require.NoError(t, answer.Body.Close())
+		require.NoError(t, in.Close())
+	})
+}
+
+// A middleware around this one has read the body, and put one in its place whose end can't be seen
+// but by reading, or whose type can't be compared.
+func TestABodyThatWasReadBeforeGetsNoReadDeadline(t *testing.T) {
+	type uncomparable struct {
+		io.Reader
+		io.Closer
+		_ []byte
+	}
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		for name, replaced := range map[string]func(text []byte, c io.Closer) io.ReadCloser{
+			"a buffer": func(text []byte, _ io.Closer) io.ReadCloser {
+				return io.NopCloser(bytes.NewBuffer(text))
+			},
+			"one of an uncomparable type": func(text []byte, c io.Closer) io.ReadCloser {
+				return uncomparable{Reader: bytes.NewReader(text), Closer: c}
+			},
+		} {
+			var ended error
+			lock := locked(c, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				time.Sleep(time.Minute)
+				ended = r.Context().Err()
+			}))
+			outer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				text, err := io.ReadAll(r.Body)
+				require.NoError(t, err, name)
+				r.Body = replaced(text, r.Body)
+				lock.ServeHTTP(w, r)
+			})
+			client := start(t, &http.Server{Handler: outer, ReadTimeout: time.Second})
+			answer, err := client.Post("http://memory/?key=k", "", strings.NewReader("some"))
+			require.NoError(t, err, name)
+			require.NoError(t, answer.Body.Close())
+			require.NoError(t, ended, name)
 		}
 	})
 }

@@ -113,7 +113,7 @@ type middleware struct {
 
 // answer answers r by next, under the lock if r needs one.
 func (m *middleware) answer(next http.Handler, w http.ResponseWriter, r *http.Request) {
-	sent := r.Body
+	sent := r.Body // choose may put another body in its place, such as one that bounds it
 	do, err := m.choose(r)
 	if err != nil {
 		refuseUnnamed(w, err)
@@ -326,8 +326,8 @@ func serverError(w http.ResponseWriter) {
 }
 
 // refuse answers a request that did not get its lock because of err. It also answers one whose
-// client seems to be gone: middleware may have cancelled the context, and a request without an
-// answer would be answered with "200 OK".
+// client seems to be gone: a middleware around this one may have cancelled the context, with the
+// client still there, and a request without an answer would be answered with "200 OK".
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	const (
 		soon, later = "1", "5" // seconds
@@ -347,9 +347,9 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case failure.IsOne(err, zklock.ErrClosed, zklock.ErrUnreachable, context.DeadlineExceeded):
 		retry(later, "the lock service can't be reached", http.StatusServiceUnavailable)
 	case errors.Is(err, context.Canceled):
-		// The context was not cancelled by us. It may have been the server's BaseContext, or a read
-		// deadline that has passed. Such a deadline would end every later request on the
-		// connection, too.
+		// We did not cancel the context. The client has gone, or another middleware or the server's
+		// BaseContext has ended it, or a read deadline has passed. Such a deadline would end every
+		// later request on the connection, too.
 		if r.ProtoMajor == 1 {
 			w.Header().Set("Connection", "close")
 		}

@@ -445,3 +445,131 @@ func goroutines(ctx context.Context, m *zklock.Mutex) error {
 		return nil
 	})
 }
+
+func unlessCached(ctx context.Context, m *zklock.Mutex) error {
+	err := note2()
+	if err == nil {
+		return nil
+	}
+	_, hold, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock()
+	return work(ctx) // want `ctx does not end when the lock is lost`
+}
+
+func waitsIfBusy(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.TryLock(ctx)
+	if err != nil {
+		_, hold, err = m.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		defer hold.Unlock()
+		return work(ctx) // want `ctx does not end when the lock is lost: use the context that Lock returns`
+	}
+	return hold.Unlock()
+}
+
+func heldAndReady(ctx context.Context, m *zklock.Mutex, ready bool) error {
+	_, hold, err := m.TryLock(ctx)
+	if err == nil && ready {
+		defer hold.Unlock()
+		return work(ctx) // want `ctx does not end when the lock is lost`
+	}
+	return work(ctx)
+}
+
+func notHeldOrNotReady(ctx context.Context, m *zklock.Mutex, ready bool) error {
+	_, hold, err := m.TryLock(ctx)
+	if err != nil || !ready {
+		return work(ctx)
+	} else {
+		defer hold.Unlock()
+		return work(ctx) // want `ctx does not end when the lock is lost`
+	}
+}
+
+func heldAndReadyInASwitch(ctx context.Context, m *zklock.Mutex, ready bool) error {
+	_, hold, err := m.TryLock(ctx)
+	switch {
+	case err == nil && ready:
+		defer hold.Unlock()
+		return nil
+	case err == nil:
+		defer hold.Unlock()
+		return work(ctx) // want `ctx does not end when the lock is lost`
+	default:
+		return work(ctx)
+	}
+}
+
+func heldUnlessWrapped(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.TryLock(ctx)
+	switch {
+	case errors.Is(err, zklock.ErrBusy):
+		err = errors.Join(err, note2())
+	case err == nil:
+		return hold.Unlock()
+	default:
+		return work(ctx)
+	}
+	if err != nil {
+		return work(ctx)
+	}
+	return nil
+}
+
+func errorOfTheWork(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock()
+	if err = note2(); err != nil {
+		return work(ctx) // want `ctx does not end when the lock is lost`
+	}
+	return nil
+}
+
+func errorOfTheWorkInASwitch(ctx context.Context, m *zklock.Mutex) error {
+	_, hold, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock()
+	err = note2()
+	switch err {
+	case nil:
+		return nil
+	}
+	return work(ctx) // want `ctx does not end when the lock is lost`
+}
+
+func parameters(ctx context.Context, m *zklock.Mutex) error {
+	_ = m.Do(ctx, func(held context.Context) error {
+		if held == nil {
+			held = context.Background()
+		}
+		return work(held)
+	})
+	return m.Do(ctx, func(held context.Context) error {
+		named := func() (other context.Context) {
+			_ = work(other)
+			other = context.Background()
+			return other
+		}
+		swap := func(a, b context.Context) error {
+			a, b = b, a
+			return work(a)
+		}
+		switch a := any(held).(type) {
+		case context.Context:
+			b := a
+			a = b
+			return work(a)
+		}
+		return swap(held, named())
+	})
+}
