@@ -17,7 +17,7 @@ type Option struct{ set func(*options) error }
 type options struct {
 	session     zksession.Config
 	hooks       Hooks
-	sessionFile string // "" if there is none
+	sessionFile string              // "" if there is none
 	onSession   func(zksession.Key) // see unsealed.OnSession; nil if there is none
 }
 

@@ -65,7 +65,11 @@ func TestAGuardThatIsStoppedIsContinued(t *testing.T) {
 	s, d := server(t), newDiary(t)
 	p := hold(t, s.Addr(), d, "--session-timeout", calm)
 	guard := guardOf(t, p)
-	require.NoError(t, syscall.Kill(guard, syscall.SIGSTOP))
+	for _, pid := range []int{p.Process.Pid, guard} { // in this order, so that both are stopped
+		require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+		until(t, "stopped", func() bool { return isStopped(pid) })
+	}
+	require.NoError(t, p.Process.Signal(syscall.SIGCONT))
 	until(t, "continued", func() bool { return !isStopped(guard) })
 	require.NoError(t, p.Process.Kill())
 	p.exits(-1)
@@ -80,7 +84,9 @@ func TestAGuardThatWasStoppedDuringTheWaitStartsTheCommand(t *testing.T) {
 	holder := hold(t, s.Addr(), first, "--session-timeout", calm)
 	p := launchHold(t, s.Addr(), second, "--session-timeout", calm)
 	queued(t, s, "/l", 2)
-	require.NoError(t, syscall.Kill(guardOf(t, p), syscall.SIGSTOP))
+	guard := guardOf(t, p)
+	require.NoError(t, syscall.Kill(guard, syscall.SIGSTOP))
+	until(t, "stopped", func() bool { return isStopped(guard) })
 	require.NoError(t, holder.Process.Kill())
 	second.alive(t, "child", "grandchild")
 }
@@ -94,7 +100,7 @@ func TestAGuardThatWasKilledDuringTheWaitIsReplaced(t *testing.T) {
 	queued(t, s, "/l", 2)
 	killed := guardOf(t, p)
 	require.NoError(t, syscall.Kill(killed, syscall.SIGKILL))
-	until(t, "noticed", func() bool { return len(guards(p.Process.Pid)) == 0 })
+	until(t, "reaped", func() bool { return len(childrenOf(p.Process.Pid)) == 0 })
 	require.NoError(t, holder.Process.Kill())
 	second.alive(t, "child", "grandchild")
 	require.NotEqual(t, killed, guardOf(t, p))
@@ -267,9 +273,9 @@ func TestOrphansOfTheCommandAreReapedWhileItRuns(t *testing.T) {
 	p.exits(128 + 15)
 }
 
-// As where /proc is not mounted.
+// As where /proc is not mounted. It is not parallel: the processes of other tests would inherit the
+// guard's pipes.
 func TestAGuardWhoseProgramIsMissingIsReportedWithTheFileAndWhatToDo(t *testing.T) {
-	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "exe")
 	r := &reaper{own: map[int]*subprocess{}} // reaps nothing: there is nothing to reap
 	err := (&guard{reaper: r, death: syscall.SIGKILL}).launch(missing)
