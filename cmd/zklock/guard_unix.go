@@ -123,8 +123,8 @@ func (g *guard) launch(self string) error {
 	return nil
 }
 
-// keepOnExec lets the processes that this one starts inherit f. So start no other one than the guard
-// until f is closed.
+// keepOnExec lets the processes that this one starts inherit f. So start none but the guard until f
+// is closed.
 func keepOnExec(f *os.File) error {
 	_, err := unix.FcntlInt(f.Fd(), unix.F_SETFD, 0)
 	return err
