@@ -138,9 +138,11 @@ func WithDialer(dial session.Dialer) Option {
 // fails, naming it; Open does not wait. Two Clients of one process can't share a file. Don't copy,
 // move or remove it.
 //
-// It has to be on ext4, xfs, f2fs, zfs or tmpfs of Linux, or on APFS; a path that can't serve is
-// the error of Dial and Open, before any I/O to the ensemble, and a file that is not empty, and not
-// a session file, is not changed.
+// It has to be on ext4, xfs, f2fs, zfs or tmpfs of Linux, or on APFS. A path that can't serve is
+// the error of Dial and Open, before any I/O to the ensemble, and a file that is neither empty nor
+// a session file is not changed. On a disk that does not answer, Dial, Open and Close hang as every
+// use of it does, also beyond ctx.
+//
 // A file that was copied, restored, damaged, or written before the system started or for other
 // servers, closes nothing, and one line of the log says why. Who can read the file can close the
 // sessions: it is made for its owner alone (0600).

@@ -196,7 +196,9 @@ var endings = []string{"Shutdown", "Close", "Rollback", "Log"}
 func (c checker) needsNoLock(call *ast.CallExpr) bool {
 	f, ok := typeutil.Callee(c.TypesInfo, call).(*types.Func)
 	if !ok {
-		return false
+		// a function in a variable, or a builtin or a conversion, which have no signature
+		signature, hasOne := c.TypesInfo.TypeOf(call.Fun).Underlying().(*types.Signature)
+		return !hasOne || cantFail(signature.Results())
 	}
 	pkg := ""
 	if f.Pkg() != nil {

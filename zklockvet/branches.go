@@ -134,7 +134,8 @@ func (b *branches) choice(n *ast.IfStmt) {
 // cases finds the clauses of a switch that run, or may run, without the lock:
 //   - those whose expressions are all about errors;
 //   - those after the clause of err == nil, since there err is not nil;
-//   - default, wherever it stands, if there is a clause of err == nil.
+//   - default, wherever it stands, if there is a clause of err == nil. With clauses of errors
+//     alone, such as ErrBusy, default is taken for the branch that has the lock.
 func (b *branches) cases(n *ast.SwitchStmt) {
 	isSuccess, isFailure, ok := b.caseTests(n)
 	if !ok {

@@ -97,8 +97,8 @@ type setting struct {
 	value ast.Expr // nil if unknown, such as the second result of a call
 }
 
-// newOrigins reads the assignments of fn. A call sets the parameters and the named results of fn,
-// and of the functions in it.
+// newOrigins reads the assignments of fn. The parameters and named results of fn, and of the
+// functions in it, count as set to an unknown value.
 func (c checker) newOrigins(fn *ast.FuncLit) origins {
 	o := origins{c, fn, map[*types.Var][]setting{}}
 	ast.Inspect(fn, func(n ast.Node) bool {
@@ -182,11 +182,12 @@ func (o origins) unprotected(call *ast.CallExpr, arg ast.Expr) (source, bool) {
 	}
 }
 
-// outside returns where e comes from if that is certainly not the lock's context. That is a context
-// from outside the function, or one like context.Background(). A variable of the function is
-// followed if it is set once; a call sets the function's parameters. outside returns false in all
-// other cases. It also returns false for a variable that is set to a context derived from an outer
-// variable: unprotected reports the call that derives it.
+// outside returns where e comes from if that is certainly not the lock's context. That is a
+// context from outside the function, or one like context.Background(). A variable of the function
+// is followed if it is set once. A parameter or named result is not followed: it counts as set to
+// something unknown. outside returns false in all other cases. It also returns false for a variable
+// that is set to a context derived from an outer variable: unprotected reports the call that
+// derives it.
 func (o origins) outside(e ast.Expr) (source, bool) {
 	e = ast.Unparen(e)
 	if parent := o.derivedFrom(e); parent != nil {

@@ -92,8 +92,8 @@ func (tg *target) run(dir string, lines []string, sorted bool) ([]string, error)
 		}
 	}
 	err = s.end()
-	// A real server that was asked to watch a null path can't remove that watch, and so does not hang
-	// up after a close.
+	// A real server that was asked to watch a null path can't remove that watch, and so does not
+	// hang up after a close.
 	if err == nil && len(s.left) > 0 && tg.name == "zktest" {
 		err = fmt.Errorf("does not hang up after the close of %v", s.left)
 	}

@@ -30,9 +30,11 @@ func lockEnvironment(path string, h *zklock.Hold, session int64) []string {
 const envHeld = "ZKLOCK_HELD"
 
 // nested returns an error if a wait at path would never end, because a command that this process is
-// part of holds the lock there, and releases it only after this process has ended. permits is how
-// many of a semaphore's size permits are wanted. For any other lock size is 0, and permits is not
-// used. A semaphore that has room for what is held and for what is wanted is waited for.
+// part of holds the lock there, and releases it only after this process has ended. For a semaphore,
+// size is how many permits it has, and permits how many of them are wanted. For any other lock size
+// is 0, and permits is not used. A reader is refused below a reader, too: a writer may come to
+// stand between them. A semaphore that has room for what is held and for what is wanted is waited
+// for.
 func nested(ctx context.Context, c *zklock.Client, path string, permits, size int) error {
 	for line := range strings.Lines(os.Getenv(envHeld)) {
 		id, node, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")

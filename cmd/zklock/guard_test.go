@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -240,6 +242,37 @@ func TestACommandIsNotStartedAfterItsTime(t *testing.T) {
 	require.Equal(t, event{Kind: commandLate}, e)
 	_, err = e.group()
 	require.Equal(t, exitLost, codeOf(err))
+}
+
+// The deadline of the order that starts the command must not be one of the orders after it.
+func TestAWriteWithinALimitLeavesNoDeadline(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	const limit = time.Millisecond
+	require.NoError(t, writeWithin(limit, w, []byte("a\n")))
+	time.Sleep(2 * limit) // until the limit has passed
+	g := &guard{orders: w}
+	g.say(order{End: true})
+	require.NoError(t, w.Close())
+	text, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.Equal(t, "a\n{\"end\":true}\n", string(text))
+}
+
+// The guard hears of each confirmation of the lease, however long the command runs, and at last
+// that the command has ended.
+func TestACommandThatOutlivesManyLeasesIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	const runs = startPatience + 2*lossTimeout
+	began := time.Now()
+	p := launch(t, s.Addr(), append(lossFlags(), "/l", "--", "sleep",
+		fmt.Sprint(runs.Seconds()))...)
+	p.exits(0)
+	require.Less(t, time.Since(began), runs+endPatience, "zklock waits for its guard in vain")
+	require.Empty(t, p.err.String())
 }
 
 // Arguments, variables and file names are bytes, and need not be UTF-8.

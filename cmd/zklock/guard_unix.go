@@ -191,7 +191,7 @@ func (g *guard) sayLocked(o order) {
 	if err != nil {
 		return // closed: the guard has ended
 	}
-	// Write fails if the pipe is closed, too.
+	// Write fails if the pipe is closed, too. It has no deadline that could have passed.
 	_ = raw.Write(func(fd uintptr) bool {
 		// An order is short, so it is written whole or not at all.
 		_, _ = unix.Write(int(fd), append(text, '\n'))
@@ -228,10 +228,7 @@ func (g *guard) run(c commandLine) (pgid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := g.orders.SetWriteDeadline(time.Now().Add(startPatience)); err != nil {
-		return 0, err
-	}
-	if _, err := g.orders.Write(append(text, '\n')); err != nil {
+	if err := writeWithin(startPatience, g.orders, append(text, '\n')); err != nil {
 		return 0, fmt.Errorf("the guard process takes no orders: %w", err)
 	}
 	late := time.NewTimer(startPatience)
@@ -252,6 +249,15 @@ func (g *guard) run(c commandLine) (pgid int, err error) {
 				startPatience)
 		}
 	}
+}
+
+// writeWithin writes text to a pipe, within limit. The pipe has no deadline afterwards.
+func writeWithin(limit time.Duration, pipe *os.File, text []byte) error {
+	if err := pipe.SetWriteDeadline(time.Now().Add(limit)); err != nil {
+		return err
+	}
+	_, err := pipe.Write(text)
+	return errors.Join(err, pipe.SetWriteDeadline(time.Time{}))
 }
 
 // group returns the process group of a command, or why it was not started.

@@ -113,8 +113,7 @@ func (s *supervisor) settle() error {
 		case left > s.lease.doubt:
 			return nil
 		default:
-			return &exitError{exitLost,
-				errors.New("nothing heard from the ensemble, the command was not started")}
+			return &exitError{exitLost, errTooLate}
 		}
 	}
 }

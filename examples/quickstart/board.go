@@ -82,7 +82,7 @@ func (b *board) crashed(name string, token zklock.Token) {
 
 // lostBy reports a hold that ended without a release.
 func (b *board) lostBy(name string, cause error) {
-	b.say(name, "knows by itself that the lock is lost: %v", cause)
+	b.say(name, "is told by its own clock that the lock is lost: %v", cause)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if name == b.victim && b.lost.IsZero() {

@@ -28,7 +28,7 @@ var (
 	waiting = regexp.MustCompile(
 		`(worker-\d+) +waits: number [234] in line, (worker-\d+|a client that is just leaving) has the lock`)
 	crash    = regexp.MustCompile(`(worker-\d+) +CRASHES with the lock in hand, token (\d+)`)
-	loss     = regexp.MustCompile(`(worker-\d+) +knows by itself that the lock is lost: `)
+	loss     = regexp.MustCompile(`(worker-\d+) +is told by its own clock that the lock is lost: `)
 	recovery = regexp.MustCompile(`(worker-\d+) +RECOVERED: has the lock (\S+) after the crash`)
 )
 

@@ -81,26 +81,76 @@ func goTool(t *testing.T, dir string, files map[string]string, args ...string) (
 	return out.String()
 }
 
-// README's sample needs an ensemble at its address, and work.
-func TestReadmesSampleRuns(t *testing.T) {
+// README's program needs an ensemble at its address.
+func TestReadmesProgramRuns(t *testing.T) {
 	e := ensemble.Shared(t, 1)
-	sample := block(t, readme, "client, err :=")
-	require.Equal(t, 1, strings.Count(sample, "zk1:2181,zk2:2181,zk3:2181"))
-	sample = strings.Replace(sample, "zk1:2181,zk2:2181,zk3:2181", e.Connect(), 1)
-	program := strings.Replace(fragment("sample", sample+"\n\tfmt.Println(\"ends with\", err)\n"), "package fragment", "package main", 1) + `
-func main() {
-	work := func(context.Context) error {
-		fmt.Println("one at a time in the whole fleet")
-		return nil
-	}
-	if err := sample(context.Background(), "", nil, nil, nil, nil, nil, nil, nil, work, nil, nil, nil); err != nil {
-		panic(err)
-	}
-}
-`
-	const once = "one at a time in the whole fleet\n"
-	assert.Equal(t, once+"ends with <nil>\n",
+	program := block(t, readme, "package main")
+	require.Equal(t, 1, strings.Count(program, "localhost:2181"))
+	program = strings.Replace(program, "localhost:2181", e.Connect(), 1)
+	assert.Equal(t, "one at a time in the whole fleet\n",
 		goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
+}
+
+// callsOf returns the Go code of each row of README's table "Pick one", one statement a line.
+func callsOf(t *testing.T, readme string) (calls [][]string) {
+	t.Helper()
+	text, err := os.ReadFile(readme)
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "## Pick one\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n## ")
+	for row := range strings.Lines(table) {
+		cells := strings.Split(row, "|")
+		if len(cells) < 3 {
+			continue
+		}
+		var statements []string
+		for _, span := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[2], -1) {
+			if code := span[1]; strings.HasSuffix(code, ")") {
+				statements = append(statements, code)
+			}
+		}
+		if len(statements) > 0 {
+			calls = append(calls, statements)
+		}
+	}
+	return calls
+}
+
+// The names are those that the text beside the table explains.
+func TestEachCallOfReadmesTableCompilesAsItStands(t *testing.T) {
+	var program strings.Builder
+	program.WriteString(`package fragment
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/lockhttp"
+)
+
+var _ = lockhttp.Middleware
+`)
+	calls := callsOf(t, readme)
+	require.Greater(t, len(calls), 10)
+	for i, statements := range calls {
+		fmt.Fprintf(&program, `
+func call%d(ctx context.Context, client *zklock.Client, path, a, b, orderID string,
+	fn func(ctx context.Context) error, lead func(ctx context.Context, term *zklock.Hold) error,
+	wait time.Duration, choose func(*http.Request) (lockhttp.Do, error), next http.Handler) {
+`, i)
+		for _, statement := range statements {
+			program.WriteString("\t" + statement + "\n")
+			if names, _, isSet := strings.Cut(statement, " := "); isSet {
+				blanks := strings.Repeat("_, ", strings.Count(names, ","))
+				fmt.Fprintf(&program, "\t%s_ = %s\n", blanks, names)
+			}
+		}
+		program.WriteString("}\n")
+	}
+	goTool(t, ".", map[string]string{"calls.go": program.String()}, "vet")
 }
 
 // The testing page's tests pass, the second one also with the page's other loss in place of its
@@ -216,7 +266,7 @@ func TestEveryGoFragmentOfEveryPageCompiles(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 5, whole, "a new program or test needs a test that runs it")
+	require.Equal(t, 6, whole, "a new program or test needs a test that runs it")
 	require.NotEmpty(t, ours)
 	require.NotEmpty(t, otels)
 	// This test's program does not contain these packages. Having read them, it is run again when

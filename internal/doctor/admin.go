@@ -32,7 +32,7 @@ func (x *examination) admin(ctx context.Context, v *Server) error {
 	}
 	tick := time.Duration(conf.Tick) * time.Millisecond
 	if stats.Version == "" || tick <= 0 {
-		return errors.New("the admin port tells neither version nor tick: another service's?")
+		return errors.New("the admin port does not tell both version and tick: another service's?")
 	}
 	v.Version, v.Mode, v.Tick = stats.Version, stats.Server.State, tick
 	return nil

@@ -75,8 +75,9 @@ func (x *examination) limits(ctx context.Context, v *Server) error {
 	if v.Packet {
 		return nil
 	}
-	// A server hangs up on a request that is too long. One that stops hangs up, too, and then it
-	// can't be asked again.
+	// A server hangs up on a request that is too long, but also when it shuts down. So ask once
+	// more: a server that has shut down opens no session, and that is the error then, not its
+	// packet limit.
 	again, err := session.OpenProbe(ctx, x.Session, v.Addr, time.Millisecond)
 	if err != nil {
 		return err

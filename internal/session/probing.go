@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -102,8 +103,8 @@ func (c Config) dialAlone(ctx context.Context, server string) (net.Conn, error) 
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end))
 	}
-	if limit <= 0 {
-		return nil, context.Cause(ctx)
+	if limit <= 0 { // perhaps before ctx's own timer has run
+		return nil, cmp.Or(context.Cause(ctx), context.DeadlineExceeded)
 	}
 	conf := cfg.dialing()
 	conn, err := conf.Open(ctx, server, limit)

@@ -318,9 +318,10 @@ func (s *Session) shutdown() {
 	}
 	stopped := s.driver.Stop()
 	if byCaller && connected {
-		// The driver has sent the close, and waits a second for its reply (noteClosed). A server
-		// that carries the close out may hang up without one; then CloseGivenUp asks again. The
-		// timer bounds our wait; what still runs then ends when the connection is closed below.
+		// The driver is sending the close, in Stop's goroutine, and waits a second for the reply,
+		// which connection.noteClosed notes. A server that carries the close out may hang up
+		// without one; then CloseGivenUp asks again. The timer bounds our wait; what still runs
+		// then ends when the connection is closed below.
 		select {
 		case <-stopped:
 		case <-time.After(min(time.Second, s.cfg.Timeout/4)):

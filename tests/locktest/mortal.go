@@ -13,6 +13,7 @@ import (
 // without a word, and there are no new ones.
 type MortalNetwork struct {
 	Server *zktest.Server
+	Wrap   func(net.Conn) net.Conn // of each connection; nil leaves it as it is
 
 	mu    sync.Mutex // guards what follows
 	isCut bool
@@ -27,10 +28,14 @@ func (n *MortalNetwork) Dial(network, addr string, timeout time.Duration) (net.C
 		return nil, errors.New("the process has crashed")
 	}
 	conn, err := n.Server.Dial(network, addr, timeout)
-	if err == nil {
-		n.conns = append(n.conns, conn)
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	if n.Wrap != nil {
+		conn = n.Wrap(conn)
+	}
+	n.conns = append(n.conns, conn)
+	return conn, nil
 }
 
 // Cut is the crash.

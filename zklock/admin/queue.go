@@ -122,7 +122,7 @@ func Queue(ctx context.Context, c *zklock.Client, path string) iter.Seq2[Contend
 	}
 }
 
-// ReadQueue returns up to limit contenders of the line of path, from the index from on, and the
+// ReadQueue returns up to limit contenders of the line of path, the first at index from, and the
 // total numbers of holders and waiters. A path that does not exist has an empty line. The result
 // was true at some time during the call.
 //
@@ -179,7 +179,7 @@ func settled(ctx context.Context, c *zklock.Client, dir string) (*session.Sessio
 	return s, nil
 }
 
-// read reads up to limit contenders of the line of dir, from the index from on, by a session that
+// read reads up to limit contenders of the line of dir, the first at index from, by a session that
 // is settled. With an error it returns the zero QueuePage.
 func read(
 	ctx context.Context, s *session.Session, dir string, from, limit int,

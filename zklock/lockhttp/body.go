@@ -43,8 +43,8 @@ func readAhead(w http.ResponseWriter, r *http.Request, sent io.Reader) (io.ReadC
 	}
 	body := begunBody{io.MultiReader(bytes.NewReader(begin), r.Body), r.Body}
 	// If sent has not ended, the connection still has bytes of this request, and net/http does not
-	// watch it. A long body from a short sent, such as an unpacked one, leaves nothing to read
-	// there.
+	// watch it. r.Body need not have ended for that: a body unpacked from sent may go on in memory
+	// when sent has ended and the connection has nothing left to read.
 	endMet := len(begin) <= aheadBytes && same(r.Body, sent)
 	if !endMet && !hasEnded(sent) {
 		return body, nil

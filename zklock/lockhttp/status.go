@@ -174,8 +174,9 @@ func (st status) view(
 	return v, http.StatusServiceUnavailable, done
 }
 
-// readQueue reads a page of a queue when there is room among queuePages others, within queueTime in
-// all. The caller calls done when the page has been shown, also after an error.
+// readQueue reads a page of a queue as soon as fewer than queuePages others are being read or
+// shown, within queueTime in all. The caller calls done when the page has been shown, also after an
+// error.
 func (st status) readQueue(
 	ctx context.Context, path string, from int,
 ) (page admin.QueuePage, done func(), err error) {

@@ -34,7 +34,7 @@ const local = "local"
 
 // Contestants are in the order in which tables show them.
 var Contestants = []Contestant{
-	{Floor, "floor: create + delete, plain driver", servers.ZooKeeper, nil},
+	{Floor, "a create, then a delete: plain driver", servers.ZooKeeper, nil},
 	{"zklock", "zklock", servers.ZooKeeper, nil},
 	{local, "zklock, WithLocalHandoff", servers.ZooKeeper, nil},
 	{"zk.Lock", "go-zookeeper zk.Lock", servers.ZooKeeper, nil},

@@ -34,12 +34,12 @@ var Settings = []Setting{
 		Locks: 1000},
 }
 
-// has reports whether a contestant takes part: the floor where no one waits, WithLocalHandoff where
-// it matters.
+// has reports whether a contestant takes part: the floor with one client alone, since others'
+// requests may go together, and WithLocalHandoff where it matters.
 func (s Setting) has(c Contestant) bool {
 	switch c.Name {
 	case Floor:
-		return s.Clients*s.Workers == s.Locks
+		return s.Clients*s.Workers == 1
 	case local:
 		return s.Name == "goroutines"
 	}

@@ -58,7 +58,7 @@ func table(
 	const first, column = "\n| %-33s |", " %26s |"
 	fmt.Fprintf(b, first, title)
 	for _, c := range contestants {
-		fmt.Fprintf(b, column, strings.TrimSuffix(c.Title, ": create + delete, plain driver"))
+		fmt.Fprintf(b, column, strings.TrimSuffix(c.Title, ": plain driver"))
 	}
 	b.WriteString("\n|---|" + strings.Repeat("--:|", len(contestants)))
 	for _, s := range r.Settings {

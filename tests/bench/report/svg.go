@@ -12,7 +12,7 @@ import (
 
 // The drawing is a panel for each of these settings, and in it a bar for each contestant: its
 // cycles a second.
-var drawn = []string{"alone", "sixteen", "sixteen-1ms", "crowd", "locks"}
+var drawn = []string{"alone", "sixteen", "sixteen-1ms", "crowd", "crowd-1ms", "locks"}
 
 // Sizes in pixels.
 const (
@@ -53,9 +53,14 @@ func SVG(r *match.Result) []byte {
 			y = panel(&b, y, r.Settings[i].Title, bars)
 		}
 	}
+	where := "in memory, without a disk"
+	if r.Servers.Disk != "" {
+		where = "which wait for a disk"
+	}
 	for _, line := range []string{
-		fmt.Sprintf("Lock and unlock, cycles a second, longer is better: medians of rounds by turns (%d), three servers on the same machine.", r.Rounds),
-		r.Machine,
+		fmt.Sprintf("Lock and unlock, cycles a second, longer is better: medians of %d rounds by turns.",
+			r.Rounds),
+		fmt.Sprintf("Three servers on the same machine, %s. %s", where, r.Machine),
 	} {
 		fmt.Fprintf(&b, `<text class="small" x="0" y="%d">%s</text>`+"\n", y+12,
 			html.EscapeString(line))

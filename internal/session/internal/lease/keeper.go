@@ -248,9 +248,10 @@ func (k *Keeper) BeatDue(now, last time.Time) time.Duration {
 //   - a new connection, if a later run of the heartbeat gives up the present one. The handshake
 //     takes handshakeTook, and the first write after it takes writeTook.
 //
-// Either may begin t/beatDivisor late, since the heartbeat runs that rarely. The lease has to last
-// for both: if it lasts for the heartbeat alone, that later run finds no time to reconnect. So
-// if it would end before the slower of the two is done, the time for a new connection is now.
+// Either may begin t/beatDivisor late, since the heartbeat runs that rarely. Only one of them will
+// come, and the lease has to last for whichever it is: if it lasts for the heartbeat alone, that
+// later run finds no time to reconnect. So if it would end before the slower one is done, the time
+// for a new connection is now.
 //
 // Two things speak against it. If the lease ends before a new connection could confirm it, the
 // present one is the better chance. And a connection that has not had time for a write may still

@@ -241,10 +241,11 @@ func (c *Conn) Fail(err error) {
 		return
 	}
 	c.state, c.err = connFailed, err
-	// The session joins this call. Nothing else might: the driver's writer may make it when the
-	// driver's loop does not wait for the writer any more. A WaitGroup demands that this Add comes
-	// before the session's Wait, and it does: before that Wait the session, or the driver's loop,
-	// has found connFailed under mu.
+	// The session joins this call, since nothing else might: the caller may be the driver's writer,
+	// for which the driver's loop does not wait any more. A WaitGroup demands that this Add comes
+	// before the session's Wait. It does: before that Wait, the session or the driver's loop has
+	// itself called Fail on this conn. Either that was this call, or it found connFailed under mu,
+	// and so came after this Add.
 	c.common.Joined.Add(1)
 	defer c.common.Joined.Done()
 	aborted := c.pipe.Abort()

@@ -35,9 +35,10 @@ func (r *Request) fate(afterResend bool) fate {
 	return noReply
 }
 
-// SortOut waits until each of requests, which were put on one connection, has been completed. It
-// returns those to send again, and the first that failed. trouble is an answer "try again", or nil
-// if none came.
+// SortOut waits for the outcome of requests, which were put on one connection, one after the other.
+// It returns those to send again or, as soon as it comes to one that has failed, that one alone:
+// then none is to be sent again, and those behind it may not have been completed yet. trouble is an
+// answer "try again", or nil if none came.
 func SortOut(requests []*Request) (resend []*Request, failed *Request, trouble error) {
 	resendsWrite := false
 	for i, r := range requests {

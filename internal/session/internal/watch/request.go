@@ -47,6 +47,8 @@ func (ws *Table) askAllLocked(ts []*watched) {
 			ws.askLocked(t)
 		}
 	}
+	// As of the greatest zxid: the server reports only that a znode does not exist, or does,
+	// against our belief, and no change of data.
 	ws.setWatchesLocked(together, math.MaxInt64, func(ts []*watched, code int32) {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()

@@ -395,7 +395,8 @@ func (ws *Table) setAgainLocked(armed []*watched) {
 //     server was asked or, on the last conn, before the answer: that hook is lost.
 //   - An armed watch that fits in no setWatches request fires. Its waiters find out what has
 //     changed.
-//   - A watch that is not armed, and of which we know nothing, is asked for by exists.
+//   - A watch that is not armed, and of which we know nothing, is asked for by exists. That of a
+//     list of children is not: its call sends the list again.
 func (ws *Table) nextUnaskedLocked() (again, believed []*watched) {
 	for size := 0; ws.list.unasked != nil && size < setWatchesMax; {
 		t := ws.list.next()

@@ -573,3 +573,16 @@ func parameters(ctx context.Context, m *zklock.Mutex) error {
 		return swap(held, named())
 	})
 }
+
+// A function value, a builtin and a conversion are work only if they can fail.
+func otherCallees(ctx context.Context, m *zklock.Mutex) error {
+	var all []context.Context
+	note := func(context.Context) {}
+	try := func(context.Context) error { return nil }
+	return m.Do(ctx, func(context.Context) error {
+		note(ctx)
+		all = append(all, ctx)
+		_ = any(ctx)
+		return try(ctx) // want `ctx does not end when the lock is lost`
+	})
+}
