@@ -77,7 +77,7 @@ func checkLockPath(path string) error {
 	for name := range strings.SplitSeq(path, "/") {
 		if _, isContender := recipe.Parse(name); isContender {
 			return fmt.Errorf("%w %q: %q is what a contender's znode is called: "+
-				"a lock at the path above it would wait for it for ever (see KeyPath)",
+				"a lock at the path above it would wait for it forever (see KeyPath)",
 				ErrPath, text.Foreign(path), text.Foreign(name))
 		}
 	}
