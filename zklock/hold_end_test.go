@@ -160,6 +160,8 @@ func (e *ending) disturb(holds map[string]*zklock.Hold) {
 	}
 }
 
+// endHold takes a lock, lets what may end its holds happen at random moments, and checks that no
+// znode is left and that the end of each acquisition is reported once.
 func endHold(t *testing.T, seed uint64) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		e := &ending{Sim: s, rnd: rand.New(rand.NewPCG(seed, 61)), dirs: dirs(s, 3),
@@ -201,7 +203,8 @@ func endHold(t *testing.T, seed uint64) {
 		if e.closed {
 			limit = 30 * time.Second // without a connection the session's end has to free it
 		}
-		s.Until(limit, "no znode left, and an end told of: "+strings.Join(e.log, ", "),
+		s.Until(limit, "no znode is left, and the end of each acquisition is reported; done were: "+
+			strings.Join(e.log, ", "),
 			func() bool {
 				for _, dir := range e.dirs {
 					if len(locktest.Contenders(s.Server.Children(dir))) > 0 {

@@ -133,8 +133,8 @@ func checkRecord(
 	hadChildren := stat.Cversion != 0
 	if hadChildren || stat.EphemeralOwner != 0 {
 		return false, stat,
-			fmt.Errorf("%w: %s, where a job's record would be, is the directory of a lock",
-				ErrConflict, dir)
+			fmt.Errorf("%w: %s, where a job's record would be, is another program's znode or the "+
+				"directory of a lock", ErrConflict, dir)
 	}
 	return false, stat, nil
 }

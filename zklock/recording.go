@@ -136,29 +136,29 @@ const slow = time.Second
 // the leader refuses the second, and the record has the run.
 func (r *recording) put(ctx context.Context, began time.Time, underWay bool) (JobRun, error) {
 	data := r.data(began, underWay)
-	var earlier session.Doubt // of our writes before the latest
+	var doubt session.Doubt // whether one of our writes so far may have been carried out
 	for {
 		resps, err := r.h.Multi(ctx, r.ops(data)...)
-		earlier.Note(err)
+		doubt.Note(err)
 		switch {
 		case err == nil:
 			return r.mine(data, *resps[len(resps)-1].Stat)
 		case errors.Is(err, session.ErrNoReply) && ctx.Err() == nil && r.h.Err() == nil:
 			continue // what became of it can still be found out
 		case !failure.IsOne(err, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoNode):
-			return JobRun{}, earlier.Add(err)
+			return JobRun{}, doubt.Add(err)
 		}
 		// Our unanswered write has written the run, or a client that does not hold the lock has
 		// changed the record.
 		found, there, err := r.readAgain(ctx)
 		if err != nil {
-			return JobRun{}, earlier.Add(err)
+			return JobRun{}, doubt.Add(err)
 		}
 		if there && bytes.Equal(found.data, data) {
 			found.Mine = true
 			return found.JobRun, nil
 		}
-		earlier = session.Doubt{} // what was unanswered was not carried out, and can't be any more
+		doubt = session.Doubt{} // what was unanswered was not carried out, and can't be any more
 	}
 }
 

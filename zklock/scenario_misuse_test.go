@@ -261,9 +261,11 @@ func TestScenario43_AWaitThatIsWokenAgainAndAgainKeepsOneDeadline(t *testing.T) 
 			"the one before it leaves": func(s *locktest.Sim, c *locktest.Client, before string) {
 				require.NoError(s, s.Server.Delete(before))
 			},
-			"the one before it is written to": func(s *locktest.Sim, c *locktest.Client,
+			"the one before it is written to": func(s *locktest.Sim, _ *locktest.Client,
 				before string) {
-				require.NoError(s, s.Server.SetData(before, nil))
+				dir := path.Dir(before)
+				line := locktest.Contenders(s.Server.Children(dir)) // the waiter is the last
+				require.NoError(s, s.Server.SetData(dir+"/"+line[len(line)-2], nil))
 			},
 			"the connection drops": func(s *locktest.Sim, c *locktest.Client, before string) {
 				s.Server.DropConnections()

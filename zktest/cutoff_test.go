@@ -65,9 +65,10 @@ func TestCutOffFollowerMisleadsItsClientsAsARealOne(t *testing.T) {
 }
 
 // A client has left a follower that is cut off, with a create on its way, has been connected
-// elsewhere, and reconnects to that same follower. The leader gets the create first, when the
-// session still belongs to the other member, and refuses it: so a client that reconnects and reads
-// after a sync sees all that its earlier connections will ever have done.
+// elsewhere, and reconnects to that same follower. A real leader gets the create first, while the
+// session still belongs to the other member, and refuses it. Here the handshake may come first, and
+// then the create is discarded as of an old connection. Either way a client that reconnects and
+// reads after a sync sees all that its earlier connections will ever have done.
 func TestARequestThatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasReconnected(
 	t *testing.T,
 ) {
@@ -79,7 +80,7 @@ func TestARequestThatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasReco
 		c.dial = follower
 		c.do(t, "a connect t=10000")
 		m.CutOff()
-		// until after the third connection's handshake
+		// until the third connection's handshake waits, too
 		late := s.Inject(fault.Hold().Op(fault.OpCreate))
 		c.send(t, "a create /late m=e")
 		synctest.Wait()

@@ -19,7 +19,7 @@ import (
 func TestOldConnectionsOfMovedSessionsBehaveAsOnARealEnsemble(t *testing.T) {
 	real := ensemble.Start(t, 3, ensemble.WithTick(500*time.Millisecond))
 	ours := zktest.Run(t, zktest.WithTick(500*time.Millisecond), sameVersion(t, real))
-	var addrs [2]map[string][]string // by role
+	var addrs [2]map[string][]string // ours and the real one's, by role
 	for i := range addrs {
 		addrs[i] = map[string][]string{}
 	}
@@ -57,8 +57,8 @@ func moved(t *testing.T, addrs map[string][]string, roles [2]string) (trace []st
 	from, to := addrs[roles[0]][0], addrs[roles[1]][len(addrs[roles[1]])-1]
 	s := scriptAt(from)
 	s.do(t, "a create /e m=e")
-	s.do(t, "old ping")
 	old := s.sessions["a"]
+	old.name = "old" // in the trace
 	s.dial = scriptAt(to).dial
 	s.do(t, "a reattach")
 	s.sessions["old"] = old

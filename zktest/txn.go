@@ -362,9 +362,9 @@ func (s *Server) preparerLocked(session int64, ids []identity) *preparer {
 }
 
 // commitLocked makes one transaction of muts, gives it its zxid, and passes it to every member.
-// Each applies it as soon as its lag allows, but the member at, which has the request, at once: it
-// cannot answer before it knows the outcome. A member that is cut off applies nothing. ended is the
-// session that the transaction ends, or 0.
+// Each applies it as soon as its lag allows. The member that has the request (at) applies it at
+// once, because it cannot answer before it knows the outcome. A member that is cut off applies
+// nothing. ended is the session that the transaction ends, or 0.
 //
 // It returns the stats that the mutations left behind in at's replica, one for each.
 func (s *Server) commitLocked(at *Member, muts []mutation, ended int64) []Stat {

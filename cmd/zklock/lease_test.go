@@ -13,12 +13,17 @@ func TestALeaseIsInDoubtInTimeAndTheGroupIsKilledBeforeItIsOver(t *testing.T) {
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 	for name, c := range map[string]struct {
 		timeout, grace, tick time.Duration
-		doubt, end           float64 // what is left when they begin
+		// how much is left, in seconds, when the lease is in doubt and when it is ending. doubt is
+		// margin + grace, or session.HealthyLease - timeout/15 if that is less.
+		doubt, end float64
 	}{
+		// 3.05 s is HealthyLease
 		"the defaults": {10 * time.Second, 2 * time.Second, 2 * time.Second, 3.05 - 10./15,
 			10. / 11},
 		"the longest grace": {10 * time.Second, time.Hour, time.Second, 2.5 + 10./11, 10. / 11},
 		"no grace":          {10 * time.Second, 0, 2 * time.Second, 10. / 11, 10. / 11},
+		// HealthyLease is the timeout less requestToWrite and a sixteenth of it, a ping's interval,
+		// the time between heartbeats, and the allowance for clocks.
 		"short by nature": {4 * time.Second, time.Second, 2 * time.Second,
 			4 - 2.125 - 0.2 - 2./3 - 0.08 - 4./15, 4. / 11},
 		"shorter still": {time.Second, time.Second, 10 * time.Second,
@@ -56,14 +61,20 @@ func TestALeaseThatIsConfirmedOnScheduleIsNeverInDoubt(t *testing.T) {
 	for _, tick := range []time.Duration{s / 5, s, 2 * s, 10 * s} {
 		for _, timeout := range []time.Duration{4 * s, 6 * s, 10 * s, time.Minute} {
 			l := newLease(timeout, timeout/gracePart, tick)
-			slack := min(2*tick, timeout/2)
-			heartbeat := min(timeout/5, (timeout-slack)/3)
+			requestToWrite := min(2*tick, timeout/2)
+			heartbeat := min(timeout/5, (timeout-requestToWrite)/3)
 			now := time.Unix(0, 0)
-			until, asked := now.Add(timeout-slack), now
+			until, asked := now.Add(timeout-requestToWrite), now
 			for range 5_000 {
-				if !now.Before(asked.Add(heartbeat)) { // a ping sent a slack ago or earlier counts
+				if !now.Before(asked.Add(heartbeat)) {
 					asked = now
-					until = now.Add(timeout - slack - slack/16 - timeout/20 - timeout/50)
+					// The heartbeat confirms a ping that was sent requestToWrite before it or
+					// earlier: up to a ping's interval earlier, a twentieth, since pings are that
+					// far apart, and up to a sixteenth of requestToWrite, since acknowledgements
+					// are merged. A fiftieth allows for clocks. See healthyRest in
+					// internal/session/internal/lease.
+					until = now.Add(timeout - requestToWrite - requestToWrite/16 - timeout/20 -
+						timeout/50)
 				}
 				verdict, wait := l.judge(now, until)
 				require.Equal(t, leaseGood, verdict,

@@ -101,8 +101,8 @@ func TestServersThatSpeakTLSOnly(t *testing.T) {
 	}
 }
 
-// The certificates are renewed on disk, first one file and then the other, and the server trusts
-// the new ones only.
+// The certificates are renewed on disk, first one file and then the other. Between the two, the
+// server still has and trusts the old ones; afterwards, the new ones only.
 func TestACommandUsesCertificatesThatWereRenewedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -337,34 +337,36 @@ const patience = maxTimeout + 5*time.Second
 // demandProgress checks, until ctx ends, that a call holds whose znodes are next in every line. It
 // begins after the last fault.
 func (o *oracle) demandProgress(ctx context.Context) {
-	since := map[int64]time.Duration{}
+	since := map[string]time.Duration{} // by znode
 	for pause(ctx, time.Second, remProgress) {
 		o.mu.Lock()
 		next := o.next()
-		maps.DeleteFunc(since, func(czxid int64, _ time.Duration) bool { return next[czxid] == "" })
-		for czxid, node := range next {
-			began, known := since[czxid]
+		maps.DeleteFunc(since, func(node string, _ time.Duration) bool {
+			return !slices.Contains(next, node)
+		})
+		for _, node := range next {
+			began, known := since[node]
 			switch held := slices.ContainsFunc(o.held, func(t *acquisition) bool {
 				return slices.Contains(t.nodes, node)
 			}); {
 			case held, !known:
-				since[czxid] = o.w.now()
+				since[node] = o.w.now()
 			case o.w.now()-began > patience:
 				o.w.violated("%s is next in line since %v, and does not hold", node, began)
-				since[czxid] = o.w.now()
+				since[node] = o.w.now()
 			}
 		}
 		o.mu.Unlock()
 	}
 }
 
-// next returns a znode of each transaction whose znodes are all next in line, by its czxid.
+// next returns the znodes of each transaction whose znodes are all next in line.
 //
 // The znodes of a MultiLock have one transaction in common, and no other mark. But so do those of
 // calls that are sent together (world.busy). They are taken for one call: one of them that is next,
-// and does not hold, is not found while another waits, or holds.
-func (o *oracle) next() map[int64]string {
-	next, waits := map[int64]string{}, map[int64]bool{}
+// and does not hold, is not found while another waits.
+func (o *oracle) next() []string {
+	next, waits := map[int64][]string{}, map[int64]bool{} // by czxid
 	for i, p := range o.w.paths {
 		type contender struct {
 			recipe.Name
@@ -389,14 +391,14 @@ func (o *oracle) next() map[int64]string {
 			if c.Kind != recipe.Read {
 				writers++
 			}
-			next[c.czxid] = c.node
+			next[c.czxid] = append(next[c.czxid], c.node)
 			if !isNext {
 				waits[c.czxid] = true
 			}
 		}
 	}
-	maps.DeleteFunc(next, func(czxid int64, _ string) bool { return waits[czxid] })
-	return next
+	maps.DeleteFunc(next, func(czxid int64, _ []string) bool { return waits[czxid] })
+	return slices.Concat(slices.Collect(maps.Values(next))...)
 }
 
 // measure notes a semaphore's size.

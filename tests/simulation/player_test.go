@@ -30,7 +30,7 @@ type player struct {
 	name     string
 	rnd      *rand.Rand
 	timeout  time.Duration
-	finished chan struct{} // closed when it has begun its last operation
+	allBegun chan struct{} // closed when it has begun its last operation
 
 	mu      sync.Mutex // guards what follows
 	c       *zklock.Client
@@ -44,7 +44,7 @@ type player struct {
 
 func newPlayer(w *world, i int) *player {
 	p := &player{w: w, i: i, name: fmt.Sprintf("c%d", i), rnd: w.rand(10 + uint64(i)),
-		finished: make(chan struct{})}
+		allBegun: make(chan struct{})}
 	p.timeout = []time.Duration{4, 6, 10}[p.rnd.IntN(3)] * time.Second
 	return p
 }
@@ -103,8 +103,8 @@ func (p *player) ensure(ctx context.Context) *zklock.Client {
 			p.c, p.closing = fresh, false
 		}
 		p.mu.Unlock()
-		// The only other reason: the session was ended by force before the client got the reply to
-		// its handshake.
+		// A dial fails only because its time is over, or because the session was ended by force
+		// before the client got the reply to its handshake.
 		if err != nil && !(ended != nil && errors.Is(err, ended)) &&
 			!errors.Is(err, zklock.ErrSessionExpired) {
 			p.w.violated("%s: dial: %v", p.name, err)
@@ -189,7 +189,7 @@ func (p *player) play(ctx context.Context) {
 			p.operate(ctx, c, n)
 		}
 	}
-	close(p.finished)
+	close(p.allBegun)
 	p.wg.Wait()
 }
 

@@ -191,7 +191,7 @@ func (w *world) run(ctx context.Context) {
 		playing.Go(func() { p.play(ctx) })
 	}
 	for _, p := range w.players {
-		<-p.finished
+		<-p.allBegun
 	}
 	calm()
 	chaos.Wait() // it repairs all faults when it ends
