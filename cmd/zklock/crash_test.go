@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
@@ -202,4 +203,23 @@ func TestZklockAsProcess1(t *testing.T) {
 	isStillHeld(t, s)
 	require.NoError(t, s.Expire(s.Sessions()[0].ID))
 	queued(t, s, "/l", 0)
+}
+
+// The guard connects as zklock does, with the flags' files, and with a secret that the command does
+// not get.
+func TestTheGuardConnectsAsZklockDoes(t *testing.T) {
+	t.Parallel()
+	s, cert, key := serverWithTLS(t)
+	d := newDiary(t)
+	p := launchHold(t, s.Addr(), d, "--session-timeout", calm, "--tls-ca", cert, "--tls-cert", cert,
+		"--tls-key", key, "--auth", "digest:user:password")
+	d.alive(t, "child", "grandchild")
+	guard, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", guardOf(t, p)))
+	require.NoError(t, err)
+	require.Contains(t, string(guard), envAuth+"=digest:user:password\x00")
+	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", d.pid(t, "child")))
+	require.NoError(t, err)
+	require.NotContains(t, string(command), "password")
+	crash(t, p)
+	require.LessOrEqual(t, d.late(t, free(t, s, "/l")), time.Duration(0))
 }

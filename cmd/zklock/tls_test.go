@@ -60,18 +60,26 @@ func certificate(t *testing.T, dir string) (pair tls.Certificate, cert, key stri
 	return pair, cert, key
 }
 
-func TestServersThatSpeakTLSOnly(t *testing.T) {
-	t.Parallel()
+// serverWithTLS starts a server that asks for certificates. cert and key are the files of its own,
+// which it takes from clients, too.
+func serverWithTLS(t *testing.T) (s *zktest.Server, cert, key string) {
+	t.Helper()
 	pair, cert, key := certificate(t, t.TempDir())
 	pool := x509.NewCertPool()
 	text, err := os.ReadFile(cert)
 	require.NoError(t, err)
 	require.True(t, pool.AppendCertsFromPEM(text))
-	s := zktest.Run(t, zktest.WithTick(tick), longSessions, zktest.WithTLS(&tls.Config{
+	s = zktest.Run(t, zktest.WithTick(tick), longSessions, zktest.WithTLS(&tls.Config{
 		Certificates: []tls.Certificate{pair},
 		ClientCAs:    pool,
 		ClientAuth:   tls.RequireAndVerifyClientCert,
 	}))
+	return s, cert, key
+}
+
+func TestServersThatSpeakTLSOnly(t *testing.T) {
+	t.Parallel()
+	s, cert, key := serverWithTLS(t)
 	right := []string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key}
 	with := func(more ...string) []string { return slices.Concat(right, more) }
 	for name, c := range map[string]struct {
