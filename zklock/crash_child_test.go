@@ -273,6 +273,10 @@ func childLoop(
 	return w, c.Close()
 }
 
+// byNext is what the next holder writes. The children write 0 and more.
+const byNext = -1
+
+// childMulti writes n to the znode o.Data, if h still holds.
 func childMulti(o childOrders, h *zklock.Hold, n int) ([]zk.MultiResponse, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
 	defer cancel()

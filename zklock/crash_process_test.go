@@ -177,7 +177,7 @@ func (p *stopped) requireLost(t *testing.T, ses *session.Session) {
 	require.NoError(t, ses.Sync(locktest.Soon(t), p.data))
 	data, stat, err := ses.Get(locktest.Soon(t), p.data)
 	require.NoError(t, err)
-	require.Equal(t, "-1", string(data), "what the new holder wrote")
+	require.Equal(t, fmt.Sprint(byNext), string(data), "what the new holder wrote")
 	require.Equal(t, p.ours, stat.Version)
 	locktest.Unlock(t, p.hold)
 }
@@ -241,7 +241,7 @@ func stopHolders(t *testing.T, s *locktest.Site, next *zklock.Client, ses *sessi
 		p.hold = p.wait.Result(t)
 		t.Logf("%s: another holder after %v", role, locktest.Millis(time.Since(began)))
 		require.Greater(t, p.hold.Token(), p.child.Hello.Token)
-		_, err := childMulti(childOrders{Data: p.data}, p.hold, -1)
+		_, err := childMulti(childOrders{Data: p.data}, p.hold, byNext)
 		require.NoError(t, err)
 		_, stat, err := ses.Get(locktest.Soon(t), p.data)
 		require.NoError(t, err)

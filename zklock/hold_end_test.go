@@ -193,13 +193,13 @@ func endHold(t *testing.T, seed uint64) {
 		e.note("limited %v, hangs %v", limited, hangs)
 		e.disturb(holds)
 		if !hangs {
+			// In order: each unlock draws its moment, and a seed has to draw the same each time.
 			for _, name := range slices.Sorted(maps.Keys(holds)) {
-				// in the same order each time: it draws
 				e.unlock(name, holds[name])
 			}
 		}
 		e.all.Wait()
-		limit := 3 * time.Second // within the session
+		limit := 3 * time.Second // less than the session timeout: the client deletes them itself
 		if e.closed {
 			limit = 30 * time.Second // without a connection the session's end has to free it
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -256,26 +255,28 @@ func TestScenario43_AWaitThatIsWokenAgainAndAgainKeepsOneDeadline(t *testing.T) 
 		"the earlier": {[]zklock.LockOption{zklock.WithMaxWait(time.Minute)}, limit,
 			context.DeadlineExceeded},
 	} {
-		for disturbance, disturb := range map[string]func(s *locktest.Sim, c *locktest.Client,
-			before string){
-			"the one before it leaves": func(s *locktest.Sim, c *locktest.Client, before string) {
-				require.NoError(s, s.Server.Delete(before))
-			},
-			"the one before it is written to": func(s *locktest.Sim, _ *locktest.Client,
-				before string) {
-				dir := path.Dir(before)
+		for disturbance, disturb := range map[string]func(
+			s *locktest.Sim, c *locktest.Client, dir string,
+		){
+			"the one before it leaves": func(s *locktest.Sim, _ *locktest.Client, dir string) {
 				line := locktest.Contenders(s.Server.Children(dir)) // the waiter is the last
+				require.NoError(s, s.Server.Delete(dir+"/"+line[len(line)-2]))
+			},
+			"the one before it is written to": func(
+				s *locktest.Sim, _ *locktest.Client, dir string,
+			) {
+				line := locktest.Contenders(s.Server.Children(dir))
 				require.NoError(s, s.Server.SetData(dir+"/"+line[len(line)-2], nil))
 			},
-			"the connection drops": func(s *locktest.Sim, c *locktest.Client, before string) {
+			"the connection drops": func(s *locktest.Sim, _ *locktest.Client, _ string) {
 				s.Server.DropConnections()
 			},
-			"the session expires": func(s *locktest.Sim, c *locktest.Client, before string) {
+			"the session expires": func(s *locktest.Sim, c *locktest.Client, _ string) {
 				require.NoError(s, s.Server.Expire(c.SessionID()))
 			},
-			"its place is deleted": func(s *locktest.Sim, c *locktest.Client, before string) {
-				line := locktest.Contenders(s.Server.Children(path.Dir(before)))
-				require.NoError(s, s.Server.Delete(path.Dir(before)+"/"+line[len(line)-1]))
+			"its place is deleted": func(s *locktest.Sim, _ *locktest.Client, dir string) {
+				line := locktest.Contenders(s.Server.Children(dir))
+				require.NoError(s, s.Server.Delete(dir+"/"+line[len(line)-1]))
 			},
 		} {
 			t.Run(name+", and "+disturbance, func(t *testing.T) {
@@ -288,10 +289,10 @@ func TestScenario43_AWaitThatIsWokenAgainAndAgainKeepsOneDeadline(t *testing.T) 
 					ctx, cancel := context.WithTimeout(s.Context(), c.ctx)
 					defer cancel()
 					call := locktest.Go(ctx, cl.Mutex(dir, c.opts...).Lock)
-					for i := 8; i > 3; i-- {
+					for range 5 { // until just before the limit
 						time.Sleep(1900 * time.Millisecond)
 						require.False(s, call.Over())
-						disturb(s, cl, fmt.Sprintf("%s/lock-%010d", dir, i))
+						disturb(s, cl, dir)
 					}
 					<-call.Done
 					require.ErrorIs(s, call.Err, c.want)

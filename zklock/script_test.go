@@ -301,7 +301,7 @@ func (st *stage) check() {
 	for _, c := range st.calls {
 		st.mu.Lock()
 		h, checked := c.hold, c.checked
-		c.checked = true
+		c.checked = h != nil
 		st.mu.Unlock()
 		if h == nil || checked || h.Err() != nil {
 			continue

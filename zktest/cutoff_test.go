@@ -80,7 +80,8 @@ func TestARequestThatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasReco
 		c.dial = follower
 		c.do(t, "a connect t=10000")
 		m.CutOff()
-		// until the third connection's handshake waits, too
+		// A member that is cut off would keep the create waiting, too, but ahead of the third
+		// connection's handshake. The fault holds it until that handshake waits.
 		late := s.Inject(fault.Hold().Op(fault.OpCreate))
 		c.send(t, "a create /late m=e")
 		synctest.Wait()

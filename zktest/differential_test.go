@@ -112,8 +112,9 @@ func compare(t *testing.T, ts []*target, dir string, lines []string, sorted bool
 	}()
 	traces[0], errs[0] = ts[0].run(dir, lines, sorted)
 	<-done
-	require.NoError(t, errs[0], ts[0].name)
-	require.NoError(t, errs[1], ts[1].name)
+	for i, err := range errs {
+		require.NoError(t, err, "%s in %s", ts[i].name, dir)
+	}
 	if strings.Join(traces[0], "\n") == strings.Join(traces[1], "\n") {
 		if os.Getenv("ZKTEST_SEED") != "" {
 			showTrace(t, traces[1])
@@ -129,8 +130,8 @@ func compare(t *testing.T, ts []*target, dir string, lines []string, sorted bool
 		}
 		if a, b := line(traces[0]), line(traces[1]); a != b {
 			before := traces[1][:min(k, len(traces[1]))]
-			t.Fatalf("program:\n%s\n\nanswers differ at %d\nzktest: %s\nreal:   %s\nbefore: %s",
-				strings.Join(lines, "\n"),
+			t.Fatalf("%s: program:\n%s\n\nanswers differ at %d\nzktest: %s\nreal:   %s\nbefore: %s",
+				dir, strings.Join(lines, "\n"),
 				k, a, b, strings.Join(before[max(0, len(before)-3):], "\n        "))
 		}
 	}
@@ -163,9 +164,6 @@ func TestRandomProgramsAreAnsweredAsByARealServer(t *testing.T) {
 	start := time.Now()
 	for seed := first; seed < first+n; seed++ {
 		compare(t, ts, fmt.Sprintf("/seed%d", seed), program(uint64(seed), 100), true)
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
 	}
 	t.Logf("%d programs in %v", n, time.Since(start).Round(time.Millisecond))
 }

@@ -1,6 +1,7 @@
 package zktest_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -52,8 +53,10 @@ func TestInMemoryConnectionIsBufferedUpToAnEnd(t *testing.T) {
 		c.ok(t, "a ping")
 		in := s.Inject(fault.Freeze()) // the server reads one more frame and then stops reading
 		nc := c.sessions["a"].nc
+		// a ping with a long body of zeros: the length of the rest, an xid, and the operation
 		frame := make([]byte, 1000)
-		frame[2], frame[3], frame[11] = 0x03, 0xe4, 11
+		binary.BigEndian.PutUint32(frame, 996)
+		binary.BigEndian.PutUint32(frame[8:], uint32(fault.OpPing))
 		require.NoError(t, nc.SetWriteDeadline(time.Now().Add(time.Second)))
 		sent := 0
 		for range 10000 {
@@ -68,6 +71,7 @@ func TestInMemoryConnectionIsBufferedUpToAnEnd(t *testing.T) {
 		assert.Less(t, sent, 2<<20)
 		in.Remove()
 		synctest.Wait()
+		// the first ping, and each frame that was sent whole
 		assert.Equal(t, 1+sent/1000, s.Requests()[fault.OpPing])
 	})
 }

@@ -13,8 +13,9 @@ func TestALeaseIsInDoubtInTimeAndTheGroupIsKilledBeforeItIsOver(t *testing.T) {
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 	for name, c := range map[string]struct {
 		timeout, grace, tick time.Duration
-		// how much is left, in seconds, when the lease is in doubt and when it is ending. doubt is
-		// margin + grace, or session.HealthyLease - timeout/15 if that is less.
+		// How much is left, in seconds, when the lease is in doubt and when it is ending. end is
+		// the margin, timeout/11. doubt is margin + grace, or session.HealthyLease - timeout/15 if
+		// that is less; the grace is at most timeout/4.
 		doubt, end float64
 	}{
 		// 3.05 s is HealthyLease

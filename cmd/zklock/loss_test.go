@@ -180,9 +180,9 @@ func TestALossThatOnlyTheReleaseFindsIsTold(t *testing.T) {
 		code  int
 		says  string
 	}{
-		"killed with the lock": {nil, exitLost, "^zklock: lock lost: "},
-		"told with the lock":   {[]string{"--on-loss", "term"}, exitLost, "^zklock: lock lost: "},
-		"left alone": {[]string{"--on-loss", "ignore"}, 7,
+		"--on-loss kill, the default": {nil, exitLost, "^zklock: lock lost: "},
+		"--on-loss term":              {[]string{"--on-loss", "term"}, exitLost, "^zklock: lock lost: "},
+		"--on-loss ignore": {[]string{"--on-loss", "ignore"}, 7,
 			"^zklock: lock lost before the command had ended: "},
 	} {
 		t.Run(name, func(t *testing.T) {

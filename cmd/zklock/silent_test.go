@@ -14,8 +14,8 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// A server that accepts clients and answers pings, but nothing else, blocks only commands that wait
-// for a lock.
+// A server that accepts clients, and leaves one kind of request and all that follows it unanswered,
+// blocks only commands that wait for a lock: others end after --connect-timeout.
 func TestCommandsThatDoNotWaitForALockEndWhenAServerDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -33,6 +33,7 @@ func TestCommandsThatDoNotWaitForALockEndWhenAServerDoesNotAnswer(t *testing.T) 
 			s := server(t)
 			require.NoError(t, s.Create("/locks", nil))
 			require.NoError(t, s.Create("/locks/a", nil))
+			// prune takes an empty directory for a lock's only if it has had children.
 			require.NoError(t, s.Create("/locks/a/x-lock-0000000000", nil))
 			require.NoError(t, s.Delete("/locks/a/x-lock-0000000000"))
 			s.Inject(fault.Hold().Op(c.held))

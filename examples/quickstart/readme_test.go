@@ -125,10 +125,13 @@ func TestEachCallOfReadmesTableCompilesAsItStands(t *testing.T) {
 import (
 	"context"
 	"net/http"
+	"testing"
 	"time"
 
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 	"github.com/zklock/locker/zklock/lockhttp"
+	"github.com/zklock/locker/zktest"
 )
 
 var _ = lockhttp.Middleware
@@ -137,7 +140,7 @@ var _ = lockhttp.Middleware
 	require.Greater(t, len(calls), 10)
 	for i, statements := range calls {
 		fmt.Fprintf(&program, `
-func call%d(ctx context.Context, client *zklock.Client, path, a, b, orderID string,
+func call%d(t *testing.T, ctx context.Context, client *zklock.Client, path, a, b, orderID string,
 	fn func(ctx context.Context) error, lead func(ctx context.Context, term *zklock.Hold) error,
 	wait time.Duration, choose func(*http.Request) (lockhttp.Do, error), next http.Handler) {
 `, i)

@@ -61,7 +61,9 @@ func (o *oracle) removed(dir, name string, czxid int64) {
 	me, _ := recipe.Parse(name)
 	for _, other := range o.w.srv.Children(dir) {
 		n, ok := recipe.Parse(other)
-		if ok && n.Number < me.Number && me.Kind != recipe.Permits &&
+		node, exists := o.w.srv.Node(dir + "/" + other)
+		isBefore := exists && node.Stat.Czxid < czxid // numbers need not show the order
+		if ok && isBefore && me.Kind != recipe.Permits &&
 			(me.Kind != recipe.Read || n.Kind != recipe.Read) {
 			o.waited[dir+"/"+name] = czxid
 			return

@@ -121,7 +121,7 @@ func (o *oracle) removedByForce(t *acquisition, i int) bool {
 func (o *oracle) acquired(t *acquisition) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.look()
+	o.stepLocked()
 	t.from = o.w.now()
 	o.held = slices.DeleteFunc(o.held, func(t *acquisition) bool { return !t.live() })
 	for i, p := range t.paths {
@@ -303,10 +303,11 @@ func (o *oracle) follow(ctx context.Context) {
 func (o *oracle) step() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.look()
+	o.stepLocked()
 }
 
-func (o *oracle) look() {
+// stepLocked is step for a caller that holds mu. It does nothing if nothing was written since.
+func (o *oracle) stepLocked() {
 	zxid := o.w.srv.Zxid()
 	if zxid == o.zxid {
 		return
@@ -366,7 +367,8 @@ func (o *oracle) demandProgress(ctx context.Context) {
 // calls that are sent together (world.busy). They are taken for one call: one of them that is next,
 // and does not hold, is not found while another waits.
 func (o *oracle) next() []string {
-	next, waits := map[int64][]string{}, map[int64]bool{} // by czxid
+	nodes := map[int64][]string{} // by transaction (czxid), at first of all contenders
+	waits := map[int64]bool{}     // transactions with a znode that is not next
 	for i, p := range o.w.paths {
 		type contender struct {
 			recipe.Name
@@ -391,14 +393,14 @@ func (o *oracle) next() []string {
 			if c.Kind != recipe.Read {
 				writers++
 			}
-			next[c.czxid] = append(next[c.czxid], c.node)
+			nodes[c.czxid] = append(nodes[c.czxid], c.node)
 			if !isNext {
 				waits[c.czxid] = true
 			}
 		}
 	}
-	maps.DeleteFunc(next, func(czxid int64, _ []string) bool { return waits[czxid] })
-	return slices.Concat(slices.Collect(maps.Values(next))...)
+	maps.DeleteFunc(nodes, func(czxid int64, _ []string) bool { return waits[czxid] })
+	return slices.Concat(slices.Collect(maps.Values(nodes))...)
 }
 
 // measure notes a semaphore's size.
@@ -431,7 +433,7 @@ func (o *oracle) fence(p string) {
 func (o *oracle) acknowledged(t *acquisition) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.look()
+	o.stepLocked()
 	for _, p := range t.paths {
 		if o.written[p] < int64(t.token) {
 			o.w.violated("a write of %s to the register of %s is lost: it has %d, not %d", t.who, p,

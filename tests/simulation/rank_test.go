@@ -48,7 +48,9 @@ const (
 	rankPath = "/elections/e"
 	rankTick = 2 * time.Second // zktest's
 
-	longestLife = 12 * time.Second // of a process that crashes, or twice that of its term
+	// longestLife bounds the time after which a process crashes: half as long after it has come to
+	// lead.
+	longestLife = 12 * time.Second
 )
 
 func newRankWorld(t *testing.T, seed uint64) *rankWorld {
@@ -109,8 +111,9 @@ func (r *rankWorld) requireLeadsInTime(ctx context.Context, t *testing.T, health
 	byArrival := crash + time.Duration(r.loops)*(longestLife/2+crash)
 	bound := 2 * byArrival
 	sign := r.sign()
-	given := time.Now().Add(3 * bound) // the others may lead by turns, for as long as they like
-	for time.Now().Before(given) {
+	// The others may lead by turns for as long as they like. That breaks no bound: then give up.
+	enough := time.Now().Add(3 * bound)
+	for time.Now().Before(enough) {
 		select {
 		case h := <-led:
 			if h != nil {
