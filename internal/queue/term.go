@@ -97,7 +97,8 @@ func (t *Ticket) announceTerm(ctx context.Context) {
 // signTerm signs the term of a ticket that still holds.
 func (t *Ticket) signTerm(ctx context.Context) {
 	e := t.entries[0]
-	const refused = "this leader can't sign its term, so ranks may not decide who leads next"
+	const refused = "this leader may not write at the election's path, as candidates must: " +
+		"their ranks may not decide who leads next"
 	t.persistTerm(ctx, refused, func() error {
 		data, stat, err := t.s.Get(ctx, e.q.Dir)
 		if err != nil {
