@@ -25,7 +25,13 @@ func (c *Client) openFile(
 	if c.opts.sessionFile == "" {
 		return sessionfile.Left{}, nil
 	}
-	file, left, err := sessionfile.Open(ctx, c.opts.sessionFile, servers, patience)
+	file, left, err := sessionfile.Open(ctx, c.opts.sessionFile, servers, 0)
+	isTaken := err != nil && !errors.Is(err, sessionfile.ErrRefused)
+	if isTaken && patience > 0 && ctx.Err() == nil {
+		c.log.Warn("zklock: waits for another process that has the session file; "+
+			"each process needs its own", "why", err, "at_most", patience)
+		file, left, err = sessionfile.Open(ctx, c.opts.sessionFile, servers, patience)
+	}
 	if errors.Is(err, sessionfile.ErrRefused) {
 		return left, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

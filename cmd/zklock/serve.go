@@ -24,8 +24,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Short:   "Serve as a ZooKeeper for tests, in memory",
 		Long: `Serve as one ZooKeeper server on this machine, for tests in any language, until a signal arrives: it starts at once, needs
 no Java, and speaks the protocol as a real server does. SIGINT and SIGTERM end it with 0. It prints its connect string when
-it is ready. FOR TESTS ONLY: its data are in memory and GONE when it ends, and it is not replicated. --tick sets its ticks;
-sessions may last 2 to 20 of them.`,
+it is ready. FOR TESTS ONLY: its data are in memory and GONE when it ends, and it is not replicated. --tick sets its ticks,
+2s by default; sessions may last 2 to 20 of them.`,
 		Example: `  zklock serve --addr 127.0.0.1:2181
   coproc ZK { exec zklock serve -q; }; read -r ZKLOCK_ZK <&"${ZK[0]}"; pytest; kill "$ZK_PID"   # bash`,
 		Args: cobra.NoArgs,

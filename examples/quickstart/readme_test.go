@@ -252,7 +252,7 @@ func %s(ctx context.Context, servers string, client *zklock.Client, hold *zklock
 func TestEveryGoFragmentOfEveryPageCompiles(t *testing.T) {
 	ours, otels, adapters, whole := map[string]string{}, map[string]string{}, map[string]string{}, 0
 	adapted := regexp.MustCompile(
-		`\b(lockfor|gocron|goose|migrations|provider|newScheduler|certmagic)\b`)
+		`\b(lockfor|gocron|goose|migrations|provider|newScheduler|certmagic|cron)\b`)
 	for _, page := range pages(t) {
 		for i, code := range goBlocks(t, page) {
 			name := fmt.Sprintf("Fragment%d_%s", i,
@@ -291,6 +291,7 @@ func TestEveryGoFragmentOfEveryPageCompiles(t *testing.T) {
 func adapterFragment(name, code string) string {
 	used := map[string]string{
 		"certmagic": "github.com/caddyserver/certmagic",
+		"cron":      "github.com/robfig/cron/v3",
 		"gocron":    "github.com/go-co-op/gocron/v2",
 		"goose":     "github.com/pressly/goose/v3",
 		"lockfor":   "github.com/zklock/locker/zklock/lockfor",

@@ -25,16 +25,17 @@ type GocronLocker[L any] struct {
 // on one of them. L is gocron.Lock. The job's name is the key, and has its zklock.Job below dir:
 // give each job a name, since by default it is its function's.
 //
-//	locker := lockfor.Gocron[gocron.Lock](client, "/jobs", 50*time.Minute)
-//	scheduler.NewJob(gocron.DurationJob(time.Hour), gocron.NewTask(work),
+//	locker := lockfor.Gocron[gocron.Lock](client, "/jobs", 45*time.Minute)
+//	scheduler.NewJob(gocron.CronJob("0 * * * *", false), gocron.NewTask(work),
 //		gocron.WithName("report"),
 //		gocron.WithDistributedJobLocker(locker),
 //		gocron.WithEventListeners(
 //			gocron.AfterJobRunsWithError(func(_ uuid.UUID, name string, _ error) { locker.Failed(name) }),
 //			gocron.AfterJobRunsWithPanic(func(_ uuid.UUID, name string, _ any) { locker.Failed(name) })))
 //
-// period is less than the time between two runs, and more than the hosts' clocks lie apart: three
-// quarters of that time is a good choice. See zklock.Job.Every.
+// period is less than the time between two runs, and more than the hosts' starts lie apart: three
+// quarters of that time is a good choice. See zklock.Job.Every. The starts of a gocron.DurationJob
+// lie anywhere, since each process counts from its own start: use a CronJob.
 //
 // A run is recorded, and thus not repeated, unless Failed is called for it. So the listeners are
 // needed: gocron does not tell a locker that a job has failed. If the job has a
