@@ -132,7 +132,7 @@ func (c *connFlags) guardEnvironment() []string {
 	own := slices.Clone(c.handed)
 	switch {
 	case len(c.auth) > 0:
-		own = append(own, envAuth+"="+strings.Join(c.auth, "\n"))
+		own = append(own, envAuth+"="+strings.Join(c.auth, "\n"), envAuthFile+"=")
 	case c.authFile != "":
 		own = append(own, envAuth+"=") // is not used beside --auth-file
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -63,7 +65,7 @@ func TestScenario84_TheLockOfAKilledZklockIsFreeAtOnce(t *testing.T) {
 			require.LessOrEqual(t, d.late(t, freed), time.Duration(0))
 			until(t, "said", func() bool {
 				return p.err.String() ==
-					"zklock: zklock was killed; the command has ended, and the lock is free\n"
+					"zklock: zklock was killed; the command has ended, and zklock's session is closed\n"
 			})
 		})
 	}
@@ -151,8 +153,7 @@ func TestTheLockOfAStoppedAndKilledZklockIsFreeAtOnce(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	p := hold(t, s.Addr(), d, "--session-timeout", calm)
-	require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
-	until(t, "stopped", func() bool { return isStopped(p.Process.Pid) })
+	stop(t, p.Process.Pid)
 	crash(t, p)
 	require.LessOrEqual(t, d.late(t, free(t, s, "/l")), time.Duration(0))
 }
@@ -186,15 +187,9 @@ func TestTheLockOfAKilledZklockIsFreeWhenAServerIsBack(t *testing.T) {
 // zklock is process 1, as in a container: if it is killed, the kernel kills all others.
 func TestZklockAsProcess1(t *testing.T) {
 	t.Parallel()
-	unshare, err := exec.LookPath("unshare")
-	if err != nil || os.Getuid() != 0 {
-		t.Skip("needs root, and unshare")
-	}
 	s, d := server(t), newDiary(t)
-	p := start(t, &exec.Cmd{Path: unshare, Args: append([]string{"unshare", "--pid", "--fork",
-		"--mount-proc", "--kill-child", "zklock"},
-		append(crashFlags(), "/l", "--", testCommand, "diary", string(d),
-			"daemon", "live")...)}, s.Addr())
+	p := start(t, inContainer(t, "zklock", append(crashFlags(), "/l", "--", testCommand, "diary",
+		string(d), "daemon", "live")...), s.Addr())
 	d.alive(t, "child", "grandchild")
 	first := childrenOf(p.Process.Pid)
 	require.Len(t, first, 1)
@@ -202,6 +197,104 @@ func TestZklockAsProcess1(t *testing.T) {
 	p.exit() // known when no process has its standard output any more
 	isStillHeld(t, s)
 	require.NoError(t, s.Expire(s.Sessions()[0].ID))
+	queued(t, s, "/l", 0)
+}
+
+// stop stops a process.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	until(t, "stopped", func() bool { return isStopped(pid) })
+}
+
+// A process that is stopped gets no SIGTERM before it is continued.
+func TestTheStoppedCommandOfAKilledZklockGetsSIGTERM(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := launch(t, s.Addr(), append(crashFlags("--on-loss", "term"), "/l", "--", testCommand,
+		"diary", string(d), "until-term")...)
+	d.alive(t, "child")
+	stop(t, d.pid(t, "child"))
+	crash(t, p)
+	d.silent(t, "child")
+	queued(t, s, "/l", 0)
+}
+
+// The kernel continues a stopped guard only if its process group becomes orphaned. In a container
+// it does not: the guard's next parent, process 1, is in the same terminal session.
+func TestTheStoppedGuardOfAKilledZklockEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	out := filepath.Join(t.TempDir(), "beats")
+	beat := `while :; do date +%s%N >>"$0"; sleep 0.01; done`
+	container := inContainer(t, "sh", append([]string{"-c", `"$@"; sleep 1000`, "sh", "zklock"},
+		append(crashFlags(), "/l", "--", "sh", "-c", beat, out)...)...)
+	p := start(t, container, s.Addr())
+	until(t, "the command runs", func() bool {
+		_, err := os.Stat(out)
+		return err == nil
+	})
+	process1 := childrenOf(p.Process.Pid)
+	require.Len(t, process1, 1)
+	zklock := childrenOf(process1[0])
+	require.Len(t, zklock, 1)
+	guard := guards(zklock[0])
+	require.Len(t, guard, 1)
+	command := childrenOf(guard[0])
+	require.Len(t, command, 1)
+	stop(t, zklock[0]) // first, so that it does not continue its guard
+	stop(t, guard[0])
+	require.NoError(t, syscall.Kill(zklock[0], syscall.SIGKILL))
+	queued(t, s, "/l", 0)
+	require.True(t, dead(command[0]))
+}
+
+// inContainer is a command that runs in a PID namespace of its own, as process 1.
+func inContainer(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	unshare, err := exec.LookPath("unshare")
+	if err != nil || os.Getuid() != 0 {
+		t.Skip("needs root, and unshare")
+	}
+	return &exec.Cmd{Path: unshare, Args: append([]string{"unshare", "--pid", "--fork",
+		"--mount-proc", "--kill-child", name}, args...)}
+}
+
+// The guard is stopped while zklock waits for the lock, and then gets a command line that is longer
+// than the pipe's buffer.
+func TestAGuardThatWasStoppedGetsALongCommandLine(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	first, second := newDiary(t), newDiary(t)
+	holder := hold(t, s.Addr(), first, "--session-timeout", calm)
+	p := launch(t, s.Addr(), append(crashFlags(), "/l", "--", testCommand, "diary", string(second),
+		"live", strings.Repeat("x", 100_000))...)
+	queued(t, s, "/l", 2)
+	stop(t, guardOf(t, p))
+	require.NoError(t, holder.Process.Kill())
+	second.alive(t, "child")
+}
+
+func TestZklockMayBeStartedWithItsStandardFilesClosed(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := start(t, &exec.Cmd{Path: "/bin/sh", Args: append([]string{"sh", "-c",
+		`exec "$@" <&- >&- 2>&-`, "sh", "zklock"}, append(crashFlags(), "/l", "--", testCommand,
+		"stubborn", "diary", string(d), "family", "live")...)}, s.Addr())
+	d.alive(t, "child", "grandchild")
+	crash(t, p)
+	require.LessOrEqual(t, d.late(t, free(t, s, "/l")), time.Duration(0))
+}
+
+// --auth replaces the credentials of the environment, for the guard, too.
+func TestTheGuardDoesNotReadAFileThatZklockDoesNotRead(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := start(t, &exec.Cmd{Path: "/usr/bin/env", Args: append([]string{"env",
+		envAuthFile + "=/missing", "zklock"}, append(crashFlags("--auth", "digest:a:b"), "/l", "--",
+		testCommand, "diary", string(d), "live")...)}, s.Addr())
+	d.alive(t, "child")
+	crash(t, p)
 	queued(t, s, "/l", 0)
 }
 

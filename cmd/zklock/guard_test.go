@@ -67,10 +67,8 @@ func TestAGuardThatIsStoppedIsContinued(t *testing.T) {
 	s, d := server(t), newDiary(t)
 	p := hold(t, s.Addr(), d, "--session-timeout", calm)
 	guard := guardOf(t, p)
-	for _, pid := range []int{p.Process.Pid, guard} { // in this order, so that both are stopped
-		require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
-		until(t, "stopped", func() bool { return isStopped(pid) })
-	}
+	stop(t, p.Process.Pid) // first, so that it does not continue its guard
+	stop(t, guard)
 	require.NoError(t, p.Process.Signal(syscall.SIGCONT))
 	until(t, "continued", func() bool { return !isStopped(guard) })
 	require.NoError(t, p.Process.Kill())
@@ -86,9 +84,7 @@ func TestAGuardThatWasStoppedDuringTheWaitStartsTheCommand(t *testing.T) {
 	holder := hold(t, s.Addr(), first, "--session-timeout", calm)
 	p := launchHold(t, s.Addr(), second, "--session-timeout", calm)
 	queued(t, s, "/l", 2)
-	guard := guardOf(t, p)
-	require.NoError(t, syscall.Kill(guard, syscall.SIGSTOP))
-	until(t, "stopped", func() bool { return isStopped(guard) })
+	stop(t, guardOf(t, p))
 	require.NoError(t, holder.Process.Kill())
 	second.alive(t, "child", "grandchild")
 }

@@ -105,10 +105,12 @@ func (g *guard) launch(self string) error {
 	}
 	args := []string{os.Args[0], guardCommand,
 		fmt.Sprint(int(g.death)), fmt.Sprint(orders.Fd()), fmt.Sprint(reports.Fd())}
+	attr := &syscall.SysProcAttr{Setpgid: true}
+	dieWithUs(attr, syscall.SIGCONT) // so that a guard that was stopped goes on when zklock dies
 	proc, err := g.reaper.start(self, args, &syscall.ProcAttr{
 		Env:   g.env,
 		Files: []uintptr{0, 1, 2},
-		Sys:   &syscall.SysProcAttr{Setpgid: true},
+		Sys:   attr,
 	})
 	if err != nil {
 		err = fmt.Errorf("%s: %w", self, err)
@@ -228,9 +230,10 @@ func (g *guard) run(c commandLine) (pgid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := writeWithin(startPatience, g.orders, append(text, '\n')); err != nil {
-		return 0, fmt.Errorf("the guard process takes no orders: %w", err)
-	}
+	sent := make(chan error, 1)
+	go func() { // ends with the limit or the guard; a long command line waits for it to read
+		sent <- writeWithin(startPatience, g.orders, append(text, '\n'))
+	}()
 	late := time.NewTimer(startPatience)
 	defer late.Stop()
 	for {
@@ -241,7 +244,11 @@ func (g *guard) run(c commandLine) (pgid int, err error) {
 				return 0, errors.New(g.ending())
 			}
 			return e.group()
-		case <-g.stops():
+		case err := <-sent:
+			if err != nil {
+				return 0, fmt.Errorf("the guard process takes no orders: %w", err)
+			}
+		case <-g.stops(): // a stopped one does not read
 			g.resume()
 		case <-late.C:
 			g.proc.kill() // so that it does not start the command now

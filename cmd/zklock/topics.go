@@ -91,6 +91,8 @@ Not covered:
     (sudo): zklock can't end them;
   - all of the group except its first process, when zklock and its guard are killed at the same moment; on systems other than
     Linux that process too;
+  - the whole group, when zklock and its guard are both stopped;
+  - a process that the command has put into another container's process namespace (nsenter): the guard does not know it;
   - what the command has asked other programs to do, such as a statement in a database, a container or a unit of systemd;
   - a machine that is paused (a virtual machine, for example) and resumes when another client has the lock: a process may run
     for a moment before it is killed. Its earlier writes, and those still in the network, can't be undone.

@@ -38,7 +38,7 @@ func open(t testing.TB, zk string, cmd *exec.Cmd) *console {
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 12, Cols: 100})
 	require.NoError(t, err)
 	// As a file of its own, so that closing it ends the read below.
-	c.fd, err = unix.Dup(int(tty.Fd()))
+	c.fd, err = unix.FcntlInt(tty.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	require.NoError(t, err)
 	require.NoError(t, tty.Close())
 	require.NoError(t, unix.SetNonblock(c.fd, true))

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -37,6 +38,7 @@ func guardMain(args []string) int {
 		numbers[i] = n
 	}
 	swallowSignals()
+	spareThreads()
 	orders, reports := inherited(numbers[1], "orders"), inherited(numbers[2], "reports")
 	if err := adopt(); err != nil {
 		return exitFailed // zklock, which has done the same, reports that the guard has ended
@@ -48,6 +50,25 @@ func guardMain(args []string) int {
 		w.replaceZklock()
 	}
 	return 0
+}
+
+// spareThreads has Go's runtime start some threads, which it keeps for later. A program in Go that
+// gets no thread crashes, and the command may use up what a limit leaves of processes.
+func spareThreads() {
+	const enough = 8
+	var running sync.WaitGroup
+	finish := make(chan struct{})
+	for range enough {
+		running.Add(1)
+		go func() {
+			runtime.LockOSThread() // so that each goroutine has a thread
+			defer runtime.UnlockOSThread()
+			running.Done()
+			<-finish
+		}()
+	}
+	running.Wait()
+	close(finish)
 }
 
 // swallowSignals keeps signals from ending the guard. They are caught and not ignored, because the
@@ -109,7 +130,10 @@ func newWatchman(r *reaper, death syscall.Signal, reports *os.File) *watchman {
 	return &watchman{
 		fork:   func(c commandLine) (*subprocess, error) { return fork(r, c, death) },
 		exists: groupExists,
-		kill:   func(pgid int) { _ = unix.Kill(-pgid, death) },
+		kill: func(pgid int) {
+			_ = unix.Kill(-pgid, death)
+			_ = unix.Kill(-pgid, unix.SIGCONT) // a stopped process gets no SIGTERM before that
+		},
 		events: json.NewEncoder(reports),
 	}
 }
@@ -326,11 +350,11 @@ func (w *watchman) closeSession(conn *connFlags) {
 	defer stderr.flush()
 	err := closeSession(ctx, conn, w.key)
 	if err != nil {
-		notice(stderr, "zklock was killed; its lock is free after the session timeout: %v", err)
+		notice(stderr, "zklock was killed; its session could not be closed, and ends by its timeout: %v", err)
 		return
 	}
 	if w.command != nil {
-		notice(stderr, "zklock was killed; the command has ended, and the lock is free")
+		notice(stderr, "zklock was killed; the command has ended, and zklock's session is closed")
 	}
 }
 
