@@ -130,6 +130,9 @@ func healthyAfterKills(t *testing.T, s *locktest.Site, life time.Duration) {
 				err = child.cmd.Process.Kill()
 			}
 			crashes <- err
+			if err != nil {
+				return
+			}
 		}
 	})
 	require.NoError(t, <-crashes)
@@ -142,10 +145,15 @@ func healthyAfterKills(t *testing.T, s *locktest.Site, life time.Duration) {
 	took, stalled := time.Since(resigned), stalls()
 	stop()
 	loop.Wait()
+	more := len(crashes)
+	close(crashes)
+	for err := range crashes {
+		require.NoError(t, err)
+	}
 	locktest.Unlock(t, next)
 	t.Logf(
 		"%d more crashes; the healthy candidate led after %v, at a timeout of %v and a tick of %v",
-		len(crashes), locktest.Millis(took), timeout, s.Tick)
+		more, locktest.Millis(took), timeout, s.Tick)
 	gone := timeout + 2*s.Tick
 	require.Less(t, took, 2*(gone+life+gone)+3*stalled)
 }

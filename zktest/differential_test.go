@@ -16,9 +16,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// This server must answer the same scripts as a real one does, field by field. TestScripts runs the
-// cases of cases_test.go, TestRandomPrograms programs of 100 operations from several sessions. To
-// run more of those:
+// This server must answer the same scripts as a real one does, field by field. TestScripts… runs
+// the cases of cases_test.go, TestRandomPrograms… programs of 100 operations from several sessions.
+// To run more of those:
 //
 //	ZKTEST_SEEDS=100000 go test ./zktest -run TestRandomPrograms -timeout 0      seeds 0 to 99999
 //	ZKTEST_SEED=4711 go test ./zktest -run TestRandomPrograms -v                 that one, with its trace

@@ -29,7 +29,7 @@ func sequenced(t *testing.T) *zktest.Server {
 	return ours
 }
 
-// scenario 49, of the servers: the counter stays at its end, as on a real server.
+// Scenario 49, the server's side of it: the counter stays at its end, as on a real server.
 func TestSequenceWrapsAsOnARealServer(t *testing.T) {
 	lines := []string{
 		"a create $/s- m=s", "a create2 $/s- m=es", "a create $/s- m=s", "a create $/other",
@@ -96,9 +96,9 @@ func burst(t *testing.T, addr string, n int) []int32 {
 	return numbers
 }
 
-// scenario 49, of the servers: creates that overlap in a real server's pipeline get negative
-// numbers, until the pipeline is empty. Which creates overlap is chance there; if ours are told the
-// same ones, they assign the same numbers.
+// Scenario 49, the server's side of it: creates that overlap in a real server's pipeline get
+// negative numbers, until the pipeline is empty. Which ones overlap is chance there. Our server is
+// told which ones did (Overlap), and then assigns the same numbers.
 func TestOverlappingCreatesAreNumberedAsOnARealServer(t *testing.T) {
 	real := ensemble.Start(t, 1, ensemble.WithCounter(t, "/w", sequenceSeed))
 	ours := sequenced(t)

@@ -60,8 +60,8 @@ func (c *child) follow(events <-chan event) {
 	awaitGroup(c.pgid) // the guard has ended before the group
 }
 
-// awaitGroup waits until no process of the group is left, in this process and in the guard. While
-// there is one, the command still runs.
+// awaitGroup waits until no process of the group is left. While there is one, the command still
+// runs. Both zklock and the guard call it.
 func awaitGroup(pgid int) {
 	for pause := time.Millisecond; groupExists(pgid); pause = min(2*pause, 50*time.Millisecond) {
 		time.Sleep(pause)

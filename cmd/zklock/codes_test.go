@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The table of exit codes, in the help and in docs/operate/command-line.md: for each row what ends
-// with it.
+// Each row of the table of exit codes has commands here that end with its code. The table of the
+// help has these rows, and docs/operate/command-line.md has the same ones with the same texts.
 func TestZklockEndsWithTheCodesOfItsTable(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)

@@ -18,7 +18,8 @@ import (
 	"github.com/zklock/locker/zktest/fault"
 )
 
-// These tests kill zklock. Sessions are so long that none ends by itself.
+// These tests kill zklock. Sessions are so long that none ends by itself, but for the test that
+// waits for that.
 
 func crashFlags(more ...string) []string {
 	return lossFlags(append([]string{"--session-timeout", calm}, more...)...)

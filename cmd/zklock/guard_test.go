@@ -189,14 +189,14 @@ func TestTheGuardKillsItsGroupAndNoOther(t *testing.T) {
 		untils []int64
 		killed []int
 	}{
-		"its time has come":             {7, false, []int64{100}, []int{7}},
-		"it has not":                    {7, false, []int64{101}, nil},
-		"no time is set":                {7, false, nil, nil},
-		"no group":                      {0, false, []int64{100}, nil},
-		"it is gone":                    {7, true, []int64{100}, nil},
-		"never the own group, or init":  {1, false, []int64{100}, nil},
-		"never all":                     {-1, false, []int64{100}, nil},
-		"an order of a later time wins": {7, false, []int64{99, 200}, nil},
+		"its time has come":               {7, false, []int64{100}, []int{7}},
+		"it has not":                      {7, false, []int64{101}, nil},
+		"no time is set":                  {7, false, nil, nil},
+		"no group, and never the own one": {0, false, []int64{100}, nil},
+		"it is gone":                      {7, true, []int64{100}, nil},
+		"never every process: kill(-1)":   {1, false, []int64{100}, nil},
+		"never init: kill(1)":             {-1, false, []int64{100}, nil},
+		"an order of a later time wins":   {7, false, []int64{99, 200}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var killed []int

@@ -161,7 +161,8 @@ func (g *guard) employ(pipe *os.File) {
 	}
 }
 
-// session tells the guard zklock's ZooKeeper session. It does not block.
+// session tells the guard zklock's ZooKeeper session. It does not block, except
+// while run sends a long command line.
 func (g *guard) session(k session.Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -193,7 +194,7 @@ func (g *guard) sayLocked(o order) {
 	if err != nil {
 		return // closed: the guard has ended
 	}
-	// Write fails if the pipe is closed, too. It has no deadline that could have passed.
+	// Write fails if the pipe is closed, too, or if run has just timed out.
 	_ = raw.Write(func(fd uintptr) bool {
 		// An order is short, so it is written whole or not at all.
 		_, _ = unix.Write(int(fd), append(text, '\n'))
@@ -246,6 +247,7 @@ func (g *guard) run(c commandLine) (pgid int, err error) {
 			return e.group()
 		case err := <-sent:
 			if err != nil {
+				g.proc.kill() // it may have half of the order
 				return 0, fmt.Errorf("the guard process takes no orders: %w", err)
 			}
 		case <-g.stops(): // a stopped one does not read
@@ -286,7 +288,8 @@ func (g *guard) discard() {
 	}
 }
 
-// end ends the guard and waits until it has ended. No command runs any more.
+// end ends the guard and waits until it has ended. Call it when no command runs any more, or the
+// one that runs can't be killed.
 func (g *guard) end() {
 	defer g.discard()
 	g.say(order{End: true})

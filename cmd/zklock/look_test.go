@@ -33,10 +33,10 @@ func TestLsIsNotStoppedByLongNames(t *testing.T) {
 		w, err := findLocks(t.Context(), c, "/", walkLimits{1000, 32}, 1)
 		require.NoError(t, err)
 		require.Len(t, w.locks, 3)
-		require.Equal(t, 1, w.locks[0].Waiting)
+		require.Equal(t, 1, w.locks[0].Waiting) // /a: the locks are by path
 		require.Len(t, w.locks[0].Line, 1)
 		require.Contains(t, string(w.locks[0].Line[0].Data), "right",
-			"znodes below a long name are read, too")
+			"a znode with a long name is read, too")
 		var out bytes.Buffer
 		require.NoError(t, printLocks(&out, w.locks, time.Now()))
 		require.Less(t, out.Len(), 2000)

@@ -244,7 +244,7 @@ func TestMaxHoldEndsTheCommandBeforeTheLockIsFree(t *testing.T) {
 	}
 }
 
-// When zklock is killed, the kernel kills its child, and the guard the rest.
+// When zklock is killed, the guard kills the command's group, and closes the session.
 func TestTheCommandDiesWithAKilledZklock(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
@@ -253,7 +253,7 @@ func TestTheCommandDiesWithAKilledZklock(t *testing.T) {
 	p.exits(-1)
 	d.silent(t, "child", "grandchild")
 	require.LessOrEqual(t, d.late(t, free(t, s, "/l")), time.Duration(0))
-	require.Empty(t, s.Sessions(), "gone by its timeout")
+	require.Empty(t, s.Sessions(), "closed by the guard")
 }
 
 func TestWithOnLossIgnoreTheCommandGetsSIGTERMWhenZklockIsKilled(t *testing.T) {
@@ -307,6 +307,14 @@ func TestElectAgainOutlivesAnOutage(t *testing.T) {
 		p.exits(7)
 		return
 	}
+}
+
+// A process of the command that can't be killed, such as one of sudo, may still be at work.
+func TestElectAgainStartsNoCommandBesideOneThatCanNotBeKilled(t *testing.T) {
+	t.Parallel()
+	lost := &exitError{exitLost, nil}
+	require.True(t, (&job{}).goesOn(lost, 1))
+	require.False(t, (&job{stuck: true}).goesOn(lost, 1))
 }
 
 // A service that was told to leave, and whose leadership is lost before it has, is not started

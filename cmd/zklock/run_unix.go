@@ -67,7 +67,7 @@ func (a *app) underLock(l *lockFlags, path string, argv []string, under section)
 // last one returned err: the leadership was lost, or, except at the first attempt, no server could
 // be reached.
 func (j *job) goesOn(err error, attempts int) bool {
-	if j.done || j.asked {
+	if j.done || j.asked || j.stuck {
 		return false
 	}
 	switch codeOf(err) {

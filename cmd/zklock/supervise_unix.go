@@ -24,12 +24,14 @@ type job struct {
 	guard   *guard
 
 	started bool // the command was started
+	stuck   bool // a process of the command was killed and lives, so no other command is started
 	asked   bool // zklock passed on SIGTERM or SIGINT, so the command is not started again
 	lent    bool // the command had the terminal, so Ctrl-C went to the command alone
 	done    bool // the command has ended, and not because of the lock: the exit code is its own
 }
 
-// death is the signal that the kernel sends the command when zklock dies.
+// death is the signal that ends the command's group. The guard sends it when zklock dies, and the
+// kernel, to the first process, when the guard dies.
 func (j *job) death() syscall.Signal {
 	if j.onLoss == lossKill {
 		return syscall.SIGKILL
@@ -61,9 +63,9 @@ type supervisor struct {
 	killed time.Time          // the time of the first SIGKILL
 }
 
-// run runs the command under h. It returns when the command's process group is gone, with the exit
-// code as an error. If a signal at the terminal ended the command and must end zklock too, run
-// returns that signal, otherwise 0.
+// run runs the command under h. It returns when the command's process group is gone, or was killed
+// and does not end (see watch), with the exit code as an error. If a signal at the terminal ended
+// the command and must end zklock too, run returns that signal, otherwise 0.
 func (j *job) run(
 	h *zklock.Hold, timeout, tick time.Duration, env []string,
 ) (dieBy syscall.Signal, err error) {
@@ -152,7 +154,8 @@ func (s *supervisor) tellUntil(safeUntil time.Time) {
 	s.guard.until(s.lease.deadline(safeUntil))
 }
 
-// watch supervises the command, and returns when its group is gone.
+// watch supervises the command until its group is gone. It returns an error if the group was killed
+// and is still there killPatience later.
 func (s *supervisor) watch() error {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -178,6 +181,7 @@ func (s *supervisor) watch() error {
 		}
 		next.Reset(s.check())
 		if !s.killed.IsZero() && time.Since(s.killed) > killPatience {
+			s.stuck = true
 			return &exitError{exitLost, fmt.Errorf("%s was killed, but has not ended", s.args[0])}
 		}
 	}

@@ -21,7 +21,7 @@ func bootTime() int64 {
 	return t.Nano()
 }
 
-// dieWithUs makes the kernel send sig to the command when the thread that starts it ends.
+// dieWithUs makes the kernel send sig to the process when the thread that starts it ends.
 func dieWithUs(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
 
 // adopt makes this process, from now on, the parent of each process below it whose parent ends.

@@ -12,7 +12,7 @@ import (
 // can be set: a step back delays the guard, but not zklock.
 func bootTime() int64 { return time.Now().UnixNano() }
 
-// dieWithUs does nothing: there is no parent-death signal here. The guard process ends the group.
+// dieWithUs does nothing: there is no parent-death signal here.
 func dieWithUs(*syscall.SysProcAttr, syscall.Signal) {}
 
 // adopt does nothing: process 1 adopts and reaps what the command leaves behind.

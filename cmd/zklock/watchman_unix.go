@@ -41,7 +41,7 @@ func guardMain(args []string) int {
 	spareThreads()
 	orders, reports := inherited(numbers[1], "orders"), inherited(numbers[2], "reports")
 	if err := adopt(); err != nil {
-		return exitFailed // zklock, which has done the same, reports that the guard has ended
+		return exitFailed // zklock, whose own adopt has succeeded, reports the guard's end
 	}
 	r := newReaper()
 	defer r.close()
@@ -228,7 +228,8 @@ func (w *watchman) end() {
 	}
 }
 
-// start starts a command, unless its deadline has passed, and lets its goroutine report on it.
+// start starts a command, unless its deadline has passed. A goroutine of the command's own starts
+// it, keeps the thread, and reports on it.
 func (w *watchman) start(c commandLine) {
 	if w.until != 0 && bootTime() >= w.until {
 		w.report(event{Kind: commandLate})
@@ -300,6 +301,9 @@ func (w *watchman) report(e event) { _ = w.events.Encode(e) }
 // closePatience is how long the guard tries to close the session.
 const closePatience = 10 * time.Second
 
+// longSession is longer than the timeouts that servers grant by default: with ticks of 2 s, 40 s.
+const longSession = time.Minute
+
 // replaceZklock ends the command, and then closes the session.
 func (w *watchman) replaceZklock() {
 	w.end()
@@ -310,11 +314,11 @@ func (w *watchman) replaceZklock() {
 	if err != nil {
 		return // zklock has connected with it, so it can't be wrong
 	}
-	if awaitNoChildren(conn.timeout) {
+	if awaitNoChildren(max(conn.timeout, longSession)) {
 		w.closeSession(conn)
 		return
 	}
-	// The servers have ended the session by now. But at the end of this process the kernel would
+	// The servers have ended most sessions by now. But at the end of this process the kernel would
 	// send the command the signal once more.
 	if w.command != nil {
 		<-w.command.ended

@@ -65,9 +65,9 @@ func (c *chaos) mend(now time.Duration) {
 	c.until = rest
 }
 
-// last draws the duration of a fault: usually shorter than a client notices, sometimes longer than
-// a session.
-func (c *chaos) last() time.Duration {
+// duration draws how long a fault lasts: usually shorter than a client notices, sometimes longer
+// than a session.
+func (c *chaos) duration() time.Duration {
 	if c.rnd.IntN(4) == 0 {
 		return c.span(4*time.Second, maxTimeout+4*time.Second)
 	}
@@ -75,7 +75,7 @@ func (c *chaos) last() time.Duration {
 }
 
 func (c *chaos) begin(name string, mend func()) {
-	d := c.last()
+	d := c.duration()
 	c.w.note("fault", "%s, for %v", name, d)
 	c.until = append(c.until, repair{c.w.now() + d, name, mend})
 }
@@ -148,7 +148,7 @@ func (c *chaos) strike() {
 	case pick < 52:
 		c.once("the reply is truncated to", op, fault.Truncate(c.rnd.IntN(40)))
 	case pick < 55:
-		c.once("the reply is late to", op, fault.DelayReply(c.last()))
+		c.once("the reply is late to", op, fault.DelayReply(c.duration()))
 	case pick < 60 && w.garbles && op != fault.OpConnect:
 		c.once("the reply alone is lost to", op, fault.DropReply())
 	case pick < 63 && w.garbles && op != fault.OpNotify && op != fault.OpConnect:

@@ -146,8 +146,8 @@ func (p *process) left() []zksession.Key {
 // live closes the sessions of the life before, and takes the lock again and again, until the
 // process crashes.
 func (p *process) live(ctx context.Context, d dice) {
-	ctx, crash := context.WithTimeout(ctx, d.between(0, 6*time.Second))
-	defer crash()
+	ctx, end := context.WithTimeout(ctx, d.between(0, 6*time.Second)) // of this life
+	defer end()
 	var running sync.WaitGroup
 	for _, k := range p.left() {
 		running.Go(func() { p.close(ctx, k) })

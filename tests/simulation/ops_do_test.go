@@ -95,7 +95,10 @@ func (o *op) job(ctx context.Context) {
 	if most {
 		j = j.AtMostOnce()
 	}
-	o.kind, o.paths, o.opts, o.wait, o.maxHold, o.inside = "mutex", []string{o.path}, nil, 0, 0, true
+	// Whatever lock was drawn, a job takes a mutex without options.
+	o.kind, o.paths, o.opts = "mutex", []string{o.path}, nil
+	o.try, o.wait, o.maxHold = false, 0, 0
+	o.inside = true
 	o.p.note("#%d has the job %s done for %s, at most once %v, deadline %v", o.n, o.path, key, most,
 		o.limit)
 	var t *acquisition
@@ -145,7 +148,7 @@ func (o *oracle) begins(t *acquisition, key string, most bool) {
 	case o.done[k] && stands:
 		o.w.violated("%s does the job %v, which is recorded", t.who, k)
 	case most && o.called[k] > 1:
-		o.w.violated("%s does the job %v, which was done at most once", t.who, k)
+		o.w.violated("%s does the job %v, which is done at most once, and was started before", t.who, k)
 	}
 }
 

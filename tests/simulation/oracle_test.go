@@ -125,6 +125,8 @@ func (o *oracle) acquired(t *acquisition) {
 	t.from = o.w.now()
 	o.held = slices.DeleteFunc(o.held, func(t *acquisition) bool { return !t.live() })
 	for i, p := range t.paths {
+		// A token is its znode's czxid: this is the znode that was removed, and not a later one of
+		// the same name.
 		if o.waited[t.nodes[i]] == int64(t.token) {
 			o.w.violated("%s holds %s by %s, which was removed while the call waited", t.who, p,
 				short(t.nodes[i]))
@@ -361,11 +363,12 @@ func (o *oracle) demandProgress(ctx context.Context) {
 	}
 }
 
-// next returns the znodes of each transaction whose znodes are all next in line.
+// next returns the znodes of the calls that hold, or should: nobody is in their way. A call's
+// znodes are those of one transaction, and all of them must be next.
 //
-// The znodes of a MultiLock have one transaction in common, and no other mark. But so do those of
-// calls that are sent together (world.busy). They are taken for one call: one of them that is next,
-// and does not hold, is not found while another waits.
+// The znodes of a MultiLock have the transaction in common, and no other mark. Calls that are sent
+// together (world.busy) have one in common, too, and are taken for one call. So if one of these
+// calls waits, another one that should hold and does not goes unnoticed.
 func (o *oracle) next() []string {
 	nodes := map[int64][]string{} // by transaction (czxid), at first of all contenders
 	waits := map[int64]bool{}     // transactions with a znode that is not next
