@@ -23,8 +23,8 @@ import (
 // A hold ends alone, with ErrUnlocked, when one of several reentrant holds is unlocked (drop).
 //
 // The ticket is left once, by leave: at the last Unlock, or earlier if WithMaxHold's time is over.
-// leave has nothing to do if the ensemble has deleted the znodes, or will delete them with the
-// session.
+// It does nothing if the ensemble has deleted the znodes, or will delete them when the session
+// ends.
 type acquisition struct {
 	c      *Client
 	ticket ticket

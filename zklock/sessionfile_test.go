@@ -232,6 +232,7 @@ func TestScenario84_AStoppedProcessKeepsItsSession(t *testing.T) {
 	require.Error(t, err)
 	require.NotErrorIs(t, err, zklock.ErrInvalid, "it may work the next time")
 	require.ErrorContains(t, err, fmt.Sprintf("process %d", holder.cmd.Process.Pid))
+	require.True(t, s.logged("waits for another process that has the session file"))
 	require.GreaterOrEqual(t, time.Since(began), patience)
 
 	_, err = zklock.Open(s.site.Connect(), zklock.WithSessionFile(s.file), zklock.WithoutLog())

@@ -187,8 +187,8 @@ func (b *branches) caseTests(
 	return b.isNil, func(e ast.Expr) bool { return !b.isNil(e) }, true
 }
 
-// isSuccess reports whether err is the lock's, and nil, where cond is true: cond is err == nil, or
-// that and more.
+// isSuccess reports whether cond is err == nil, or a conjunction that contains it, and err is the
+// lock's. Where cond is true, the lock is held.
 func (b *branches) isSuccess(cond ast.Expr) bool {
 	return b.isOfLock(cond) && b.compares(cond, token.LAND, token.EQL)
 }
@@ -206,8 +206,8 @@ func (b *branches) isFailure(cond ast.Expr) bool {
 	return mentioned && b.isOfLock(cond) && !b.isSuccess(cond)
 }
 
-// excludesFailure reports whether err is nil where cond is false: cond is err != nil, or that or
-// something else.
+// excludesFailure reports whether cond is err != nil, or a disjunction that contains it. Where cond
+// is false, err is nil.
 func (b *branches) excludesFailure(cond ast.Expr) bool {
 	return b.compares(cond, token.LOR, token.NEQ)
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -64,10 +63,9 @@ func TestScenario84_TheLockOfAKilledZklockIsFreeAtOnce(t *testing.T) {
 			crash(t, p)
 			freed := free(t, s, "/l")
 			require.LessOrEqual(t, d.late(t, freed), time.Duration(0))
-			until(t, "said", func() bool {
-				return p.err.String() ==
-					"zklock: zklock was killed; the command has ended, and zklock's session is closed\n"
-			})
+			const said = "zklock: zklock was killed; " +
+				"the command has ended, and zklock's session is closed\n"
+			until(t, "said", func() bool { return p.err.String() == said })
 		})
 	}
 }
@@ -139,8 +137,8 @@ func TestTheLockOfAKilledZklockAndGuardIsFreeAfterItsTimeout(t *testing.T) {
 	s, d := server(t), newDiary(t)
 	p := hold(t, s.Addr(), d)
 	guard := guardOf(t, p)
-	require.NoError(t, syscall.Kill(p.Process.Pid, syscall.SIGSTOP))
-	require.NoError(t, syscall.Kill(guard, syscall.SIGSTOP))
+	stop(t, p.Process.Pid) // neither of them acts on the other's death
+	stop(t, guard)
 	require.NoError(t, syscall.Kill(guard, syscall.SIGKILL))
 	require.NoError(t, syscall.Kill(p.Process.Pid, syscall.SIGKILL))
 	isStillHeld(t, s)
@@ -259,21 +257,6 @@ func inContainer(t *testing.T, name string, args ...string) *exec.Cmd {
 	}
 	return &exec.Cmd{Path: unshare, Args: append([]string{"unshare", "--pid", "--fork",
 		"--mount-proc", "--kill-child", name}, args...)}
-}
-
-// The guard is stopped while zklock waits for the lock, and then gets a command line that is longer
-// than the pipe's buffer.
-func TestAGuardThatWasStoppedGetsALongCommandLine(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	first, second := newDiary(t), newDiary(t)
-	holder := hold(t, s.Addr(), first, "--session-timeout", calm)
-	p := launch(t, s.Addr(), append(crashFlags(), "/l", "--", testCommand, "diary", string(second),
-		"live", strings.Repeat("x", 100_000))...)
-	queued(t, s, "/l", 2)
-	stop(t, guardOf(t, p))
-	require.NoError(t, holder.Process.Kill())
-	second.alive(t, "child")
 }
 
 func TestZklockMayBeStartedWithItsStandardFilesClosed(t *testing.T) {

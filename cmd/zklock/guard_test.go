@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zktest"
 )
 
 // guards are the guard processes of a zklock.
@@ -76,35 +77,56 @@ func TestAGuardThatIsStoppedIsContinued(t *testing.T) {
 	d.silent(t, "child", "grandchild")
 }
 
-// A guard that is stopped while zklock waits in line is continued before it starts the command.
+// waiterTest is a zklock that waits for the lock /l behind another one.
+type waiterTest struct {
+	server *zktest.Server
+	holder *process
+	waiter *process
+	diary  diary // of the waiter's command
+}
+
+// waitBehindHolder starts both. The actions of the waiter's command follow its diary.
+func waitBehindHolder(t *testing.T, actions ...string) waiterTest {
+	t.Helper()
+	w := waiterTest{server: server(t), diary: newDiary(t)}
+	w.holder = hold(t, w.server.Addr(), newDiary(t), "--session-timeout", calm)
+	w.waiter = launch(t, w.server.Addr(), append(crashFlags(), append([]string{"/l", "--",
+		testCommand, "diary", string(w.diary)}, actions...)...)...)
+	queued(t, w.server, "/l", 2)
+	return w
+}
+
+// A guard that was stopped while zklock waited in line is continued before it starts the command,
+// also if the command line is longer than the pipe's buffer.
 func TestAGuardThatWasStoppedDuringTheWaitStartsTheCommand(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	first, second := newDiary(t), newDiary(t)
-	holder := hold(t, s.Addr(), first, "--session-timeout", calm)
-	p := launchHold(t, s.Addr(), second, "--session-timeout", calm)
-	queued(t, s, "/l", 2)
-	stop(t, guardOf(t, p))
-	require.NoError(t, holder.Process.Kill())
-	second.alive(t, "child", "grandchild")
+	for name, actions := range map[string][]string{
+		"short command line": {"live"},
+		"long command line":  {"live", strings.Repeat("x", 100_000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := waitBehindHolder(t, actions...)
+			stop(t, guardOf(t, w.waiter))
+			crash(t, w.holder)
+			w.diary.alive(t, "child")
+		})
+	}
 }
 
 func TestAGuardThatWasKilledDuringTheWaitIsReplaced(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	first, second := newDiary(t), newDiary(t)
-	holder := hold(t, s.Addr(), first, "--session-timeout", calm)
-	p := launchHold(t, s.Addr(), second, "--session-timeout", calm)
-	queued(t, s, "/l", 2)
-	killed := guardOf(t, p)
+	w := waitBehindHolder(t, "live")
+	killed := guardOf(t, w.waiter)
 	require.NoError(t, syscall.Kill(killed, syscall.SIGKILL))
-	until(t, "reaped", func() bool { return len(childrenOf(p.Process.Pid)) == 0 })
-	require.NoError(t, holder.Process.Kill())
-	second.alive(t, "child", "grandchild")
-	require.NotEqual(t, killed, guardOf(t, p))
+	until(t, "reaped", func() bool { return len(childrenOf(w.waiter.Process.Pid)) == 0 })
+	crash(t, w.holder)
+	w.diary.alive(t, "child")
+	require.NotEqual(t, killed, guardOf(t, w.waiter))
+
 	// The new one knows the session.
-	require.NoError(t, p.Process.Kill())
-	queued(t, s, "/l", 0)
+	crash(t, w.waiter)
+	queued(t, w.server, "/l", 0)
 }
 
 // Without a guard the command could outlive zklock.
@@ -114,7 +136,7 @@ func TestTheCommandEndsWithAKilledGuard(t *testing.T) {
 		t.Run(onLoss, func(t *testing.T) {
 			t.Parallel()
 			s, d := server(t), newDiary(t)
-			p := launch(t, s.Addr(), append(lossFlags("--session-timeout", calm, "--on-loss", onLoss),
+			p := launch(t, s.Addr(), append(crashFlags("--on-loss", onLoss),
 				"/l", "--", testCommand, "diary", string(d), "family", "until-term")...)
 			d.alive(t, "child", "grandchild")
 			require.NoError(t, syscall.Kill(guardOf(t, p), syscall.SIGKILL))
@@ -238,23 +260,6 @@ func TestACommandIsNotStartedAfterItsTime(t *testing.T) {
 	require.Equal(t, event{Kind: commandLate}, e)
 	_, err = e.group()
 	require.Equal(t, exitLost, codeOf(err))
-}
-
-// The deadline of the order that starts the command must not be one of the orders after it.
-func TestAWriteWithinALimitLeavesNoDeadline(t *testing.T) {
-	t.Parallel()
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	const limit = time.Millisecond
-	require.NoError(t, writeWithin(limit, w, []byte("a\n")))
-	time.Sleep(2 * limit) // until the limit has passed
-	g := &guard{orders: w}
-	g.say(order{End: true})
-	require.NoError(t, w.Close())
-	text, err := io.ReadAll(r)
-	require.NoError(t, err)
-	require.Equal(t, "a\n{\"end\":true}\n", string(text))
 }
 
 // The guard hears of each confirmation of the lease, however long the command runs, and at last

@@ -161,8 +161,7 @@ func (g *guard) employ(pipe *os.File) {
 	}
 }
 
-// session tells the guard zklock's ZooKeeper session. It does not block, except
-// while run sends a long command line.
+// session tells the guard zklock's ZooKeeper session, as say does.
 func (g *guard) session(k session.Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -177,8 +176,9 @@ func (g *guard) until(at time.Time) {
 	g.say(order{Until: now + int64(time.Until(at))})
 }
 
-// say sends a short order. It does not block, and it may fail: a guard that has ended or was
-// stopped does not read. The one is noticed by gone, and the other by stops.
+// say sends a short order. It may fail: a guard that has ended or was stopped does not read. The
+// one is noticed by gone, and the other by stops. say does not block, except while run sends a long
+// command line, which is for startPatience at most.
 func (g *guard) say(o order) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -194,7 +194,7 @@ func (g *guard) sayLocked(o order) {
 	if err != nil {
 		return // closed: the guard has ended
 	}
-	// Write fails if the pipe is closed, too, or if run has just timed out.
+	// Write fails if the pipe is closed, too.
 	_ = raw.Write(func(fd uintptr) bool {
 		// An order is short, so it is written whole or not at all.
 		_, _ = unix.Write(int(fd), append(text, '\n'))
@@ -231,10 +231,13 @@ func (g *guard) run(c commandLine) (pgid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	sent := make(chan error, 1)
-	go func() { // ends with the limit or the guard; a long command line waits for it to read
-		sent <- writeWithin(startPatience, g.orders, append(text, '\n'))
-	}()
+	var sending sync.WaitGroup
+	defer sending.Wait() // the guard has read the order, or has ended, or is being killed
+	sending.Go(func() {
+		// A long command line waits for the guard to read. It fails if the guard ends, which the
+		// end of the events tells.
+		_, _ = g.orders.Write(append(text, '\n'))
+	})
 	late := time.NewTimer(startPatience)
 	defer late.Stop()
 	for {
@@ -245,12 +248,7 @@ func (g *guard) run(c commandLine) (pgid int, err error) {
 				return 0, errors.New(g.ending())
 			}
 			return e.group()
-		case err := <-sent:
-			if err != nil {
-				g.proc.kill() // it may have half of the order
-				return 0, fmt.Errorf("the guard process takes no orders: %w", err)
-			}
-		case <-g.stops(): // a stopped one does not read
+		case <-g.stops(): // a stopped guard does not read
 			g.resume()
 		case <-late.C:
 			g.proc.kill() // so that it does not start the command now
@@ -258,15 +256,6 @@ func (g *guard) run(c commandLine) (pgid int, err error) {
 				startPatience)
 		}
 	}
-}
-
-// writeWithin writes text to a pipe, within limit. The pipe has no deadline afterwards.
-func writeWithin(limit time.Duration, pipe *os.File, text []byte) error {
-	if err := pipe.SetWriteDeadline(time.Now().Add(limit)); err != nil {
-		return err
-	}
-	_, err := pipe.Write(text)
-	return errors.Join(err, pipe.SetWriteDeadline(time.Time{}))
 }
 
 // group returns the process group of a command, or why it was not started.

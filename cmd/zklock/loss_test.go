@@ -181,7 +181,8 @@ func TestALossThatOnlyTheReleaseFindsIsTold(t *testing.T) {
 		says  string
 	}{
 		"--on-loss kill, the default": {nil, exitLost, "^zklock: lock lost: "},
-		"--on-loss term":              {[]string{"--on-loss", "term"}, exitLost, "^zklock: lock lost: "},
+		"--on-loss term": {[]string{"--on-loss", "term"}, exitLost,
+			"^zklock: lock lost: "},
 		"--on-loss ignore": {[]string{"--on-loss", "ignore"}, 7,
 			"^zklock: lock lost before the command had ended: "},
 	} {

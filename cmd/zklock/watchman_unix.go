@@ -311,15 +311,16 @@ func (w *watchman) replaceZklock() {
 		return
 	}
 	conn, err := connectionOfEnvironment()
-	if err != nil {
-		return // zklock has connected with it, so it can't be wrong
-	}
-	if awaitNoChildren(max(conn.timeout, longSession)) {
-		w.closeSession(conn)
+	if err == nil && awaitNoChildren(max(conn.timeout, longSession)) {
+		w.tellClosed(closeSession(conn, w.key))
 		return
 	}
+	if err != nil {
+		w.tellClosed(err)
+	}
 	// The servers have ended most sessions by now. But at the end of this process the kernel would
-	// send the command the signal once more.
+	// send the command the signal once more. So this waits, without a limit, for the command, as
+	// the parent of a process does.
 	if w.command != nil {
 		<-w.command.ended
 	}
@@ -346,24 +347,25 @@ func connectionOfEnvironment() (*connFlags, error) {
 	return c, c.environment(f)
 }
 
-// closeSession closes zklock's session, and says on standard error whether it has.
-func (w *watchman) closeSession(conn *connFlags) {
-	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
-	defer cancel()
+// tellClosed says on standard error what has become of zklock's session. err is why it was not
+// closed.
+func (w *watchman) tellClosed(err error) {
 	stderr := newMessages(os.Stderr)
 	defer stderr.flush()
-	err := closeSession(ctx, conn, w.key)
-	if err != nil {
-		notice(stderr, "zklock was killed; its session could not be closed, and ends by its timeout: %v", err)
-		return
-	}
-	if w.command != nil {
-		notice(stderr, "zklock was killed; the command has ended, and zklock's session is closed")
+	switch {
+	case err != nil:
+		notice(stderr, "zklock was killed; its session could not be closed, and ends by its "+
+			"timeout: %v", err)
+	case w.command != nil:
+		notice(stderr,
+			"zklock was killed; the command has ended, and zklock's session is closed")
 	}
 }
 
-// closeSession closes the session that key names.
-func closeSession(ctx context.Context, conn *connFlags, key session.Key) error {
+// closeSession closes the session that key names, within closePatience.
+func closeSession(conn *connFlags, key session.Key) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
 	options, err := conn.options(func(error) {})
 	if err != nil {
 		return err

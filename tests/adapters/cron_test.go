@@ -29,12 +29,14 @@ func TestScenario97_RobfigCronRunsAJobOnceForEachTime(t *testing.T) {
 		defer mu.Unlock()
 		return len(runs)
 	}
+	const period = 750 * time.Millisecond // three quarters of a second
 	for range 4 {
 		client := locktest.Dial(t, srv)
 		c := cron.New(cron.WithSeconds())
 		_, err := c.AddFunc("* * * * * *", func() {
 			// An instance that is not the first in this second returns without a run.
-			if _, err := client.Job("/jobs/report").Every(t.Context(), 750*time.Millisecond, work); err != nil {
+			_, err := client.Job("/jobs/report").Every(t.Context(), period, work)
+			if err != nil {
 				t.Error(err)
 			}
 		})

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -23,12 +22,7 @@ import (
 // crashed one had, as a Client with a session file does, and the guard of zklock run. No two hold
 // at once, and nobody waits for the end of a crashed process's session.
 func TestScenario84_ProcessesThatCrashAndComeBack(t *testing.T) {
-	for seed := range uint64(40 / raceFactor) {
-		synctest.Test(t, func(t *testing.T) { newCrashWorld(t, seed).run(t) })
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
-	}
+	forSeeds(t, 40/raceFactor, func(t *testing.T, seed uint64) { newCrashWorld(t, seed).run(t) })
 }
 
 const (
@@ -62,7 +56,7 @@ func newCrashWorld(t *testing.T, seed uint64) *crashWorld {
 	return &crashWorld{srv: srv, seed: seed}
 }
 
-func (w *crashWorld) dice(stream int) dice { return (&rankWorld{seed: w.seed}).dice(stream) }
+func (w *crashWorld) dice(stream int) dice { return newDice(w.seed, stream) }
 
 func (w *crashWorld) run(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())

@@ -148,7 +148,8 @@ func (o *oracle) begins(t *acquisition, key string, most bool) {
 	case o.done[k] && stands:
 		o.w.violated("%s does the job %v, which is recorded", t.who, k)
 	case most && o.called[k] > 1:
-		o.w.violated("%s does the job %v, which is done at most once, and was started before", t.who, k)
+		o.w.violated("%s does the job %v, which is done at most once, and was started before",
+			t.who, k)
 	}
 }
 

@@ -23,11 +23,13 @@ import (
 // that crashes as it leads as much, and the time for which it has led. The bound begins again with
 // each sign that somebody has led.
 func TestAHealthyCandidateLeadsWithinABoundWhateverHigherRanksDo(t *testing.T) {
-	for seed := range uint64(60 / raceFactor) {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRankWorld(t, seed)
-			r.run(t)
-		})
+	forSeeds(t, 60/raceFactor, func(t *testing.T, seed uint64) { newRankWorld(t, seed).run(t) })
+}
+
+// forSeeds calls run in a bubble of its own for each seed below n, until it fails.
+func forSeeds(t *testing.T, n uint64, run func(t *testing.T, seed uint64)) {
+	for seed := range n {
+		synctest.Test(t, func(t *testing.T) { run(t, seed) })
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
@@ -64,8 +66,10 @@ func newRankWorld(t *testing.T, seed uint64) *rankWorld {
 // dice is the random generator of one process.
 type dice struct{ *rand.Rand }
 
-func (r *rankWorld) dice(stream int) dice {
-	return dice{rand.New(rand.NewPCG(r.seed, uint64(stream)))}
+func (r *rankWorld) dice(stream int) dice { return newDice(r.seed, stream) }
+
+func newDice(seed uint64, stream int) dice {
+	return dice{rand.New(rand.NewPCG(seed, uint64(stream)))}
 }
 
 func (d dice) between(lo, hi time.Duration) time.Duration {
