@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"math"
 	"strconv"
 	"strings"
 )
@@ -45,49 +46,51 @@ func (n Name) Label() string {
 // Parse reads a contender's name. It returns false for any other name, which this library ignores.
 // The number has 32 bits and exactly the form that servers write, "%010d": ten digits, or a sign
 // and nine or ten.
-func Parse(name string) (Name, bool) {
+func Parse(name string) (n Name, ok bool) {
+	ok = n.read(name)
+	return n, ok
+}
+
+// read is Parse into n, which is the zero Name. A thousand waiters have read a million names by the
+// time that each has held once, and copies of a Name would take most of that time.
+func (n *Name) read(name string) bool {
 	i := beforeDigits(name)
 	// The last character of "lock-" may also be a sign, so the name is read without a sign first.
-	if n, ok := parseAt(name, i); ok {
-		return n, true
+	if n.readAt(name, i) {
+		return true
 	}
-	if i > 0 && name[i-1] == '-' {
-		return parseAt(name, i-1)
-	}
-	return Name{}, false
+	return i > 0 && name[i-1] == '-' && n.readAt(name, i-1)
 }
 
-// parseAt reads a contender's name whose number begins at the index i.
-func parseAt(name string, i int) (Name, bool) {
+// readAt reads a contender's name whose number begins at the index i.
+func (n *Name) readAt(name string, i int) bool {
 	number, ok := numberOf(name[i:])
-	if !ok {
-		return Name{}, false
-	}
-	n := labelled(name[:i])
-	if n.Kind == None {
-		return Name{}, false
+	if !ok || !n.readLabel(name[:i]) {
+		return false
 	}
 	n.Number = number
-	return n, true
+	return true
 }
 
-// labelled reads the kind, and the permits or the rank, from the end of text, which stands before a
-// name's number. It returns the zero Name if text does not end with a kind's label.
-func labelled(text string) Name {
+// readLabel reads the kind, and the permits or the rank, from the end of text, which stands before
+// a name's number. It returns false if text does not end with a kind's label.
+func (n *Name) readLabel(text string) bool {
 	for k := range numKinds {
 		for _, label := range kinds[k].labels {
 			if kinds[k].sized {
 				before, permits := cutNumber(text, MaxPermits)
 				if permits > 0 && strings.HasSuffix(before, "-"+label) {
-					return Name{Kind: k, Permits: permits}
+					n.Kind, n.Permits = k, permits
+					return true
 				}
 			} else if before, ok := strings.CutSuffix(text, label); ok {
-				rank, since := rankOf(before)
-				return Name{Kind: k, Rank: rank, Since: since}
+				n.Kind = k
+				n.Rank, n.Since = rankOf(before)
+				return true
 			}
 		}
 	}
-	return Name{}
+	return false
 }
 
 // beforeDigits returns the length of text without the digits at its end.
@@ -111,18 +114,22 @@ func cutNumber(text string, most int) (before string, n int) {
 	return before, n
 }
 
-// numberOf reads a number of 32 bits as "%010d" writes it.
+// numberOf reads a number of 32 bits as "%010d" writes it. text has digits only, or a minus sign
+// and digits.
 func numberOf(text string) (int32, bool) {
 	if len(text) < 10 || len(text) > 11 {
 		return 0, false
 	}
-	v, err := strconv.ParseInt(text, 10, 32)
-	if err != nil {
-		return 0, false
+	digits, negative := strings.CutPrefix(text, "-")
+	var v int64 // at most eleven digits do not overflow it
+	for i := range len(digits) {
+		v = 10*v + int64(digits[i]-'0')
 	}
-	if len(text) == 11 { // only for a negative number of ten digits
-		return int32(v), text[0] == '-' && text[1] != '0'
+	switch {
+	case !negative:
+		return int32(v), len(text) == 10 && v <= math.MaxInt32
+	case len(text) == 11: // only for a number of ten digits
+		return int32(-v), digits[0] != '0' && v <= -math.MinInt32
 	}
-	negative := text[0] == '-'
-	return int32(v), negative == (v < 0) // a server never writes minus zero
+	return int32(-v), v != 0 // a server never writes minus zero
 }

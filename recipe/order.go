@@ -183,11 +183,11 @@ type decision struct {
 // add adds the contenders among names to the decision.
 func (d *decision) add(names []string) {
 	for _, name := range names {
-		n, ok := Parse(name)
-		if !ok {
+		c := contender{name: name}
+		if !c.read(name) {
 			continue
 		}
-		c := d.order.contender(name, n)
+		c.czxid, c.known = d.order.czxids[name]
 		switch d.relationOf(&c) {
 		case harmless:
 		case ourselves:

@@ -144,6 +144,22 @@ var scenes = []struct {
 		m.cost("its turn")
 		m.Unlock(h)
 	}},
+	{"A mutex with five hundred before us", func(m *meter, c, other *zklock.Client) {
+		ctx, cancel := context.WithCancel(m.Context())
+		for range 500 {
+			locktest.Go(ctx, other.Mutex("/l").Lock)
+		}
+		synctest.Wait()
+		m.skip()
+		locktest.Go(ctx, c.Mutex("/l").Lock)
+		m.cost("Lock, in line")
+		const holderReadAfter = 500 * 3 * time.Millisecond
+		m.pass(holderReadAfter - time.Millisecond)
+		m.cost("almost 1.5 s")
+		m.pass(time.Millisecond)
+		m.cost("1.5 s")
+		cancel()
+	}},
 	{"A mutex in which fifty clients take turns of 1 s", func(m *meter, c, _ *zklock.Client) {
 		ctx, cancel := context.WithCancel(m.Context())
 		var others sync.WaitGroup

@@ -88,7 +88,8 @@ type LockInfo struct {
 	// For Queued and Status.Waits.
 	Ahead      int    // how many are in the way
 	HolderNode string // the first one's znode
-	// the first one's owner, after 300 ms: "owner (host:pid)", or another library's text
+	// the first one's owner, after 300 ms (3 s behind 1,000 others): "owner (host:pid)", or another
+	// library's text
 	HolderOwner string
 
 	// For Acquired, Released, Lost and Status.Holds.
