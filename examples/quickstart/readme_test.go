@@ -210,6 +210,7 @@ var imports = map[string]string{
 	"log":        "log",
 	"os":         "os",
 	"signal":     "os/signal",
+	"strconv":    "strconv",
 	"syscall":    "syscall",
 	"slog":       "log/slog",
 	"time":       "time",
