@@ -18,7 +18,7 @@ import (
 // acquisition is a lock that was acquired: what its holds share. There is one hold, or with
 // reentrancy several. It ends once, by end, for the first cause; ARCHITECTURE.md lists the causes
 // and the functions that notice them. end cancels the contexts of all holds first. When the session
-// ends, they have ended with it already.
+// ends, the holds' own contexts have ended with it already.
 //
 // A hold ends alone, with ErrUnlocked, when one of several reentrant holds is unlocked (drop).
 //
@@ -133,13 +133,16 @@ func (a *acquisition) join(caller context.Context) (h *Hold, joined bool) {
 	h = &Hold{}
 	h.bind(a, caller) // calls the caller's methods, so not under mu
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.liveLocked() {
-		h.forget()
+	joined = a.liveLocked()
+	if joined {
+		a.holds = append(a.holds, h)
+	}
+	a.mu.Unlock()
+	if !joined {
 		h.cancel(nil)
+		h.endWork()
 		return nil, false
 	}
-	a.holds = append(a.holds, h)
 	return h, true
 }
 
@@ -230,8 +233,9 @@ func (a *acquisition) expire() {
 		a.mu.Unlock()
 		return
 	}
-	hasEndedIt := a.endLocked(lost, cause)
+	ended, hasEndedIt := a.endLocked(lost, cause)
 	a.mu.Unlock()
+	endWork(ended)
 	a.ticket.Session().Go(func(ctx context.Context) {
 		_ = a.leave(ctx) // if it fails, the deletion goes on in the background
 	})
@@ -240,17 +244,26 @@ func (a *acquisition) expire() {
 	}
 }
 
-// end ends the acquisition: its phase is released or lost from then on, and the context of every
-// hold has ended with cause. It returns false if the acquisition had ended before.
+// end ends the acquisition: its phase is released or lost from then on, and the contexts of every
+// hold have ended with cause. It returns false if the acquisition had ended before.
 func (a *acquisition) end(as phase, cause error) bool {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.endLocked(as, cause)
+	ended, hasEndedIt := a.endLocked(as, cause)
+	a.mu.Unlock()
+	endWork(ended)
+	return hasEndedIt
 }
 
-func (a *acquisition) endLocked(as phase, cause error) bool {
+func endWork(holds []*Hold) {
+	for _, h := range holds {
+		h.endWork()
+	}
+}
+
+// endLocked is end, but for the contexts of the holds' work: its caller ends those when mu is free.
+func (a *acquisition) endLocked(as phase, cause error) (ended []*Hold, hasEndedIt bool) {
 	if a.cause != nil {
-		return false
+		return nil, false
 	}
 	a.phase, a.cause = as, cause
 	for _, h := range a.holds {
@@ -263,7 +276,7 @@ func (a *acquisition) endLocked(as phase, cause error) bool {
 		a.maxHold.Stop()
 	}
 	a.c.use.update(func() { delete(a.c.use.holds, a) })
-	return true
+	return slices.Clone(a.holds), true
 }
 
 // finishLost does what is left to do when end has ended the acquisition as lost. It has the ticket
