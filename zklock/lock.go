@@ -355,11 +355,12 @@ func withLine(ctx context.Context, err error, line queue.LineError) error {
 
 // queues describes the places in line of a call.
 func (l *lock) queues(ctx context.Context, call LockInfo) []queue.Queue {
-	permits, _ := ctx.Value(permitsKey{l.c, l.path}).(int)
 	place := l.place
 	place.Kind = contenderKind(call.Kind)
 	place.Permits = call.Permits
-	place.Held = permits
+	if call.Kind == KindSemaphore {
+		place.Held, _ = ctx.Value(permitsKey{l.c, l.path}).(int)
+	}
 	queues := make([]queue.Queue, len(l.dirs))
 	for i, dir := range l.dirs {
 		queues[i] = place

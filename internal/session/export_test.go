@@ -18,6 +18,9 @@ import (
 // MaxFrame bounds a frame from the server.
 const MaxFrame = wire.MaxFrame
 
+// MayHaveMade reports whether a create of want can have made path.
+func MayHaveMade(want, path string) bool { return mayHaveMade(want, path) }
+
 // WatchedPaths returns the number of paths in the watch table, without those that the next
 // connection will drop.
 func (s *Session) WatchedPaths() int { return s.watches.Len() }

@@ -351,7 +351,13 @@ func mayHaveMade(want, path string) bool {
 		return ok
 	}
 	n, err := strconv.ParseInt(number, 10, 32)
-	return err == nil && number == fmt.Sprintf("%010d", n)
+	if err != nil || number[0] == '+' {
+		return false
+	}
+	isNegative := number[0] == '-'
+	hasLeadingZero := strings.TrimPrefix(number, "-")[0] == '0'
+	// Below ten characters the server fills up with zeros.
+	return isNegative == (n < 0) && (len(number) == 10 || len(number) > 10 && !hasLeadingZero)
 }
 
 // Grants reports whether a znode that this session makes with acl certainly grants perm to this

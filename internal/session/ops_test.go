@@ -1,6 +1,9 @@
 package session_test
 
 import (
+	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -362,4 +365,33 @@ func TestCreateAllGoesOnAfterALostReply(t *testing.T) {
 			require.True(t, there)
 		})
 	}
+}
+
+// A sequential create has made the path that it names and a number as a server writes it, "%010d",
+// and no other path.
+func TestASequentialCreateHasMadeAServersNumber(t *testing.T) {
+	byRule := func(number string) bool {
+		n, err := strconv.ParseInt(number, 10, 32)
+		return err == nil && number == fmt.Sprintf("%010d", n)
+	}
+	var numbers []string
+	for _, n := range []int64{0, 1, -1, 999_999_999, 1_000_000_000, -999_999_999, -1_000_000_000,
+		math.MaxInt32, math.MinInt32, math.MaxInt32 + 1, math.MinInt32 - 1} {
+		for _, form := range []string{"%d", "%010d", "%011d", "%012d", "%+010d", "%+011d", "-%010d"} {
+			numbers = append(numbers, fmt.Sprintf(form, n))
+		}
+	}
+	numbers = append(numbers, "-", "+", "--", "-000000000", "-0000000000", "0x00000001",
+		"0_00000001", "000000001x", " 000000001")
+	accepted := 0
+	for _, number := range numbers {
+		want := byRule(number)
+		require.Equal(t, want, session.MayHaveMade("/l/n-", "/l/n-"+number), "%q", number)
+		if want {
+			accepted++
+		}
+	}
+	require.Greater(t, accepted, 8)
+	require.True(t, session.MayHaveMade("/l/n-", "/l/n-"))
+	require.False(t, session.MayHaveMade("/l/n-", "/l/m-0000000001"))
 }
