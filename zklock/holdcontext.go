@@ -70,8 +70,8 @@ func (c holdContext) Value(key any) any {
 }
 
 // workContext is the context of a hold's work: a child of the context that Lock was called with,
-// which ends with the hold, too. Whoever ends the hold ends it a moment later (Hold.endWork). Its
-// methods do not wait for that: like those of leaseContext they look first.
+// which ends with the hold, too. It ends a moment after the hold (Hold.endWork). Its methods do not
+// wait for that: like those of leaseContext they look first.
 type workContext struct {
 	context.Context
 	cancel context.CancelCauseFunc

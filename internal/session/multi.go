@@ -35,6 +35,7 @@ func (s *Session) multi(ops []Op) *Result[Transaction] {
 		return &Result[Transaction]{}
 	}
 	r := pipeline.NewRequest(wire.OpMulti, "multi", "")
+	r.Touches = make([]pipeline.Touch, 0, len(ops))
 	for _, op := range ops {
 		if err := s.appendOp(r, op); err != nil {
 			return &Result[Transaction]{Err: fmt.Errorf("session: multi: %w", err)}

@@ -114,7 +114,8 @@ func firstThatFit(ts []*watched, most int) (n, size int) {
 // appendSetWatches appends a setWatches request. The server compares each znode with what the
 // client knew of it at zxid: data names znodes that existed, exist those that did not.
 func appendSetWatches(frame []byte, ts []*watched, zxid int64) []byte {
-	var data, exist, child []string
+	var exist, child []string
+	data := make([]string, 0, len(ts)) // most are of this kind
 	for _, t := range ts {
 		switch {
 		case t.child:
