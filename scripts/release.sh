@@ -28,10 +28,11 @@ sed -i "s|$path\(/[a-z/]*\)\?@v[0-9][0-9A-Za-z.-]*[0-9A-Za-z]|$path\1@$version|"
 	docs/start.md docs/operate/{command-line,monitoring}.md
 go list ./... >/dev/null || fail "the modules no longer fit each other"
 
-git commit --quiet --all --allow-empty --message "release $version"
 tags=()
 while read -r module; do
 	[[ $module == . ]] && tags+=("$version") || tags+=("$module/$version")
 done < <(modules)
+git commit --quiet --all --allow-empty --message "release $version" --message "The tags of this commit, one for each module:" \
+	--message "$(printf '%s\n' "${tags[@]}")"
 for tag in "${tags[@]}"; do git tag --annotate --message "$tag" "$tag"; done
 say "committed and tagged; to publish: git push origin HEAD ${tags[*]}"

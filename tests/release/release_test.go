@@ -80,8 +80,10 @@ func TestAReleaseIsACommitWithChangelogRequirementsAndTags(t *testing.T) {
 	run(t, repo, nil, "scripts/release.sh", version)
 	require.Empty(t, run(t, repo, nil, "git", "status", "--porcelain"))
 	tags := run(t, repo, nil, "git", "tag", "--points-at", "HEAD")
+	message := run(t, repo, nil, "git", "show", "--no-patch", "--format=%B")
 	for _, at := range modulesOf(t, repo) {
 		require.Contains(t, tags, tagOf(at)+"\n")
+		require.Contains(t, message, "\n"+tagOf(at)+"\n")
 		if at == "." {
 			continue
 		}
@@ -94,6 +96,10 @@ func TestAReleaseIsACommitWithChangelogRequirementsAndTags(t *testing.T) {
 		"replace "+rootModule+" "+version+" => .\n")
 	require.Contains(t, read(t, filepath.Join(repo, "README.md")),
 		"go get "+rootModule+"/zklock@"+version+"\n")
+	require.Contains(t, read(t, filepath.Join(repo, "docs/start.md")),
+		"go get "+rootModule+"/zklock@"+version+"\n")
+	require.Contains(t, read(t, filepath.Join(repo, "docs/operate/monitoring.md")),
+		"`go get "+rootModule+"/zklock/otelzklock@"+version+"`")
 	require.Contains(t, read(t, filepath.Join(repo, "docs/operate/command-line.md")),
 		"go install "+rootModule+"/cmd/zklock@"+version+"\n")
 	log := read(t, filepath.Join(repo, "CHANGELOG.md"))
@@ -129,7 +135,8 @@ func TestAReleaseThatCanNotBeMadeChangesNothing(t *testing.T) {
 	refused("nothing stands under [Unreleased]", version)
 }
 
-// copyCheckout makes a repository of its own of the checkout's files, as they are now.
+// copyCheckout makes a repository of its own of the checkout's files, as they are now, with
+// something to tell in the changelog: nothing is there right after a release.
 func copyCheckout(t *testing.T, repo string) {
 	t.Helper()
 	names := run(t, checkout, nil, "git", "ls-files", "-z", "--cached", "--others",
@@ -146,6 +153,9 @@ func copyCheckout(t *testing.T, repo string) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
 		require.NoError(t, os.WriteFile(to, text, info.Mode().Perm()))
 	}
+	const unreleased = "## [Unreleased]\n"
+	log := filepath.Join(repo, "CHANGELOG.md")
+	write(t, log, strings.Replace(read(t, log), unreleased, unreleased+"\n- Something new.\n", 1))
 	run(t, repo, nil, "git", "init", "-q")
 	run(t, repo, nil, "git", "config", "user.name", "release test")
 	run(t, repo, nil, "git", "config", "user.email", "release@example.com")
