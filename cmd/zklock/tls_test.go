@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -151,7 +152,7 @@ func TestACommandUsesCertificatesThatWereRenewedWhileItRuns(t *testing.T) {
 	renewed, newCert, newKey := certificate(t, t.TempDir())
 	require.NoError(t, os.Rename(newCert, cert))
 	reconnect(old, "the old certificates, since the new one has no key yet")
-	require.Contains(t, p.err.String(), "what could last be read is used")
+	requireWarns(t, p, "what could last be read is used")
 
 	require.NoError(t, os.Rename(newKey, key))
 	reconnect(trust(renewed, cert), "the new ones")
@@ -170,12 +171,12 @@ func TestACommandUsesALoginThatWasRenewedWhileItRuns(t *testing.T) {
 		zktest.WithSASLUsers(map[string]string{"ann": "a", "bob": "b"}))
 	ses, err := session.Open(t.Context(), s.Addr(), session.Config{})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, ses.Close()) }()
 	_, err = ses.Create(t.Context(), "/l", nil, session.Persistent, []zk.ACL{
 		{Perms: zk.PermCreate | zk.PermRead, Scheme: "sasl", ID: "ann"},
 		{Perms: zk.PermDelete | zk.PermRead, Scheme: "sasl", ID: "bob"},
 	})
 	require.NoError(t, err)
+	require.NoError(t, ses.Close()) // from here on the command's session is the only one
 	d := newDiary(t)
 	p := launch(t, s.Addr(), append(lossFlags("--session-timeout", calm, "--auth-file", logins),
 		"/l", "--", testCommand, "diary", string(d), "until-term")...)
@@ -183,13 +184,19 @@ func TestACommandUsesALoginThatWasRenewedWhileItRuns(t *testing.T) {
 
 	login("")
 	requireReconnects(t, s)
-	require.Contains(t, p.err.String(),
-		"has no line sasl:user:password any more; what could last be read is used")
+	requireWarns(t, p, "has no line sasl:user:password any more; what could last be read is used")
 	login("sasl:bob:b\n")
 	requireReconnects(t, s)
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	p.exits(7)
 	require.Empty(t, s.Children("/l"))
+}
+
+// requireWarns waits until p has written text to its standard error, which reaches the test through
+// a pipe.
+func requireWarns(t *testing.T, p *process, text string) {
+	t.Helper()
+	until(t, "warned: "+text, func() bool { return strings.Contains(p.err.String(), text) })
 }
 
 // requireReconnects breaks the connection of the only session, and waits until the session has used
