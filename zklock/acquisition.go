@@ -18,7 +18,7 @@ import (
 // acquisition is a lock that was acquired: what its holds share. There is one hold, or with
 // reentrancy several. It ends once, by end, for the first cause; ARCHITECTURE.md lists the causes
 // and the functions that notice them. end cancels the contexts of all holds first. When the session
-// ends, the holds' own contexts have ended with it already.
+// ends, they have ended with it already.
 //
 // A hold ends alone, with ErrUnlocked, when one of several reentrant holds is unlocked (drop).
 //
@@ -133,16 +133,13 @@ func (a *acquisition) join(caller context.Context) (h *Hold, joined bool) {
 	h = &Hold{}
 	h.bind(a, caller) // calls the caller's methods, so not under mu
 	a.mu.Lock()
-	joined = a.liveLocked()
-	if joined {
-		a.holds = append(a.holds, h)
-	}
-	a.mu.Unlock()
-	if !joined {
+	defer a.mu.Unlock()
+	if !a.liveLocked() {
+		h.forget()
 		h.cancel(nil)
-		h.endWork()
 		return nil, false
 	}
+	a.holds = append(a.holds, h)
 	return h, true
 }
 
@@ -233,9 +230,8 @@ func (a *acquisition) expire() {
 		a.mu.Unlock()
 		return
 	}
-	ended, hasEndedIt := a.endLocked(lost, cause)
+	hasEndedIt := a.endLocked(lost, cause)
 	a.mu.Unlock()
-	endWork(ended)
 	a.ticket.Session().Go(func(ctx context.Context) {
 		_ = a.leave(ctx) // if it fails, the deletion goes on in the background
 	})
@@ -244,26 +240,17 @@ func (a *acquisition) expire() {
 	}
 }
 
-// end ends the acquisition: its phase is released or lost from then on, and the contexts of every
-// hold have ended with cause. It returns false if the acquisition had ended before.
+// end ends the acquisition: its phase is released or lost from then on, and the context of every
+// hold has ended with cause. It returns false if the acquisition had ended before.
 func (a *acquisition) end(as phase, cause error) bool {
 	a.mu.Lock()
-	ended, hasEndedIt := a.endLocked(as, cause)
-	a.mu.Unlock()
-	endWork(ended)
-	return hasEndedIt
+	defer a.mu.Unlock()
+	return a.endLocked(as, cause)
 }
 
-func endWork(holds []*Hold) {
-	for _, h := range holds {
-		h.endWork()
-	}
-}
-
-// endLocked is end, but for the contexts of the holds' work: its caller ends those when mu is free.
-func (a *acquisition) endLocked(as phase, cause error) (ended []*Hold, hasEndedIt bool) {
+func (a *acquisition) endLocked(as phase, cause error) bool {
 	if a.cause != nil {
-		return nil, false
+		return false
 	}
 	a.phase, a.cause = as, cause
 	for _, h := range a.holds {
@@ -276,7 +263,7 @@ func (a *acquisition) endLocked(as phase, cause error) (ended []*Hold, hasEndedI
 		a.maxHold.Stop()
 	}
 	a.c.use.update(func() { delete(a.c.use.holds, a) })
-	return slices.Clone(a.holds), true
+	return true
 }
 
 // finishLost does what is left to do when end has ended the acquisition as lost. It has the ticket

@@ -14,7 +14,7 @@ func do(
 	if err != nil {
 		return notRunError{err}
 	}
-	return h.do(fn)
+	return h.do(ctx, fn)
 }
 
 // tryDo is do with a call that does not wait. ran reports whether fn was called; that the lock is

@@ -152,7 +152,7 @@ func (e *Election) leadOnce(
 	var leadErr error // lead's
 	var endedBy error // why the term had ended when lead returned; nil if it had not
 	began := time.Now()
-	doErr := term.do(func(work context.Context) error {
+	doErr := term.do(ctx, func(work context.Context) error {
 		leadErr = callLead(ctx, work, term, lead)
 		endedBy = term.Err()
 		return leadErr

@@ -31,32 +31,51 @@ type Hold struct {
 	// Made once, by bind:
 	ctx     leaseContext // ends with the hold alone
 	cancel  context.CancelCauseFunc
-	work    workContext     // ends with the hold, and with caller too; zero if caller never ends
-	workCtx context.Context // &work or, if caller never ends, &ctx
+	workCtx *leaseContext // ends with the hold, and with caller too
+	forget  func()        // releases what ties workCtx to caller
 
 	released atomic.Bool // by Unlock
 }
 
-// bind makes h a hold of a. Its context is a child of the session's. Its work's context is a child
-// of caller, the context that Lock was called with.
+// bind makes h a hold of a. Its context is a child of the session's. Its work's context ends with
+// that, and with caller, the context that Lock was called with.
 func (h *Hold) bind(a *acquisition, caller context.Context) {
 	s := a.ticket.Session()
 	h.a, h.caller, h.ctx.s = a, caller, s
 	h.ctx.Context, h.cancel = context.WithCancelCause(holdContext{s.Context(), caller, h})
 	if caller.Done() == nil { // it never ends
-		h.workCtx = &h.ctx
+		h.workCtx, h.forget = &h.ctx, func() {}
 		return
 	}
-	h.work.h = h
-	h.work.Context, h.work.cancel = context.WithCancelCause(caller)
-	h.workCtx = &h.work
+	h.tieWork()
 }
 
-// endWork ends the work's context of a hold whose own context has ended. It may call methods of the
-// caller's context, which a user may have written, so no mutex may be held.
-func (h *Hold) endWork() {
-	if h.work.h != nil {
-		h.work.end()
+// tieWork makes the work's context: a child of the hold's that ends with the caller's too.
+//
+// It is the hold's child, and not the caller's, which would be cheaper. So the end of a session
+// ends the works of all its holds at once, before any of them is reported, and before a caller who
+// watches the hold can cancel: the cause is the loss.
+func (h *Hold) tieWork() {
+	var base context.Context = &h.ctx
+	stopTimer := context.CancelFunc(func() {})
+	deadline, hasDeadline := h.caller.Deadline()
+	if hasDeadline {
+		base, stopTimer = context.WithDeadline(base, deadline)
+	}
+	work, cancel := context.WithCancelCause(base)
+	h.workCtx = &leaseContext{work, h.ctx.s}
+	untie := context.AfterFunc(h.caller, func() {
+		if hasDeadline && errors.Is(h.caller.Err(), context.DeadlineExceeded) {
+			select {
+			case <-work.Done(): // its own timer has fired: it says DeadlineExceeded, not Canceled
+			case <-time.After(10 * time.Millisecond): // the caller's deadline is by another clock
+			}
+		}
+		cancel(context.Cause(h.caller))
+	})
+	h.forget = func() {
+		untie()
+		stopTimer()
 	}
 }
 
@@ -83,8 +102,9 @@ func (h *Hold) tellAcquired(i LockInfo, began time.Time, joined uint64) {
 }
 
 // do calls fn with the work's context, and releases the hold. The error is that of Mutex.Do.
-func (h *Hold) do(fn func(context.Context) error) (err error) {
+func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
 	defer func() {
+		h.awaitDeadlineOf(ctx)
 		// That the release is refused is logged, and no error: fn ran while the lock was held.
 		lost, _ := h.unlock()
 		err = hide(err, ErrNotRun)
@@ -99,6 +119,20 @@ func (h *Hold) do(fn func(context.Context) error) (err error) {
 		}
 	}()
 	return fn(h.workCtx)
+}
+
+// awaitDeadlineOf waits until ctx has ended if the work's context has reached its deadline, which
+// is that of ctx. They have two timers, and the work's may fire first. A caller who sees that end,
+// and then checks ctx, must find it ended too.
+func (h *Hold) awaitDeadlineOf(ctx context.Context) {
+	_, hasDeadline := ctx.Deadline()
+	if !hasDeadline || !errors.Is(h.workCtx.Context.Err(), context.DeadlineExceeded) {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second): // ctx does not keep its own deadline
+	}
 }
 
 // Context returns a context that ends with the hold alone, for work that goes on when the context
@@ -206,7 +240,7 @@ func (h *Hold) unlock() (lost, refused error) {
 	}
 	lost = h.Err()
 	last := h.a.drop(h)
-	h.endWork()
+	h.forget()
 	if !last {
 		return lost, nil
 	}

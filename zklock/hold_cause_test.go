@@ -2,6 +2,7 @@ package zklock_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -113,4 +114,49 @@ func TestEachEndOfAHoldIsToldAsWhatItIs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A session may have a thousand holds, and a hook of the user's may take its time. So the end of
+// the session ends the works of all of them, and what was derived from these, before it reports a
+// loss. Each work's cause is the loss, also if the caller cancels his own context as soon as he
+// notices.
+func TestASessionsEndEndsAllWorksBeforeItReportsALoss(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		const locks = 30
+		var works []context.Context
+		goesOn := make(chan int, locks)
+		client := locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{
+			Lost: func(zklock.LockInfo) {
+				n := 0
+				for _, work := range works {
+					select {
+					case <-work.Done():
+					default:
+						n++
+					}
+				}
+				goesOn <- n
+			},
+		}))
+		var holds []*zklock.Hold
+		for i := range locks {
+			ctx, cancel := context.WithCancel(t.Context())
+			work, hold, err := client.Mutex("/l" + strconv.Itoa(i)).Lock(ctx)
+			require.NoError(t, err)
+			context.AfterFunc(hold.Context(), cancel)
+			child, stop := context.WithTimeout(work, time.Hour)
+			defer stop()
+			works, holds = append(works, work, child), append(holds, hold)
+		}
+
+		require.NoError(t, srv.Expire(client.SessionStatus().ID))
+
+		for range locks {
+			require.Zero(t, <-goesOn)
+		}
+		for i, work := range works {
+			require.ErrorIs(t, context.Cause(work), zklock.ErrSessionExpired)
+			require.Equal(t, holds[i/2].Err(), context.Cause(work))
+		}
+	})
 }

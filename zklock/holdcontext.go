@@ -58,8 +58,23 @@ func (c holdContext) Deadline() (time.Time, bool) {
 
 // Value returns what a Lock under this hold looks for, or else a value of the call's context.
 func (c holdContext) Value(key any) any {
-	if v, found := c.h.value(key, c.values); found {
-		return v
+	switch k := key.(type) {
+	case holdKey:
+		return c.h
+	case holdOf:
+		if slices.Contains(c.h.a.paths, string(k)) {
+			return c.h
+		}
+	case lockKey:
+		if c.h.a.covers(k) {
+			return c.h.a
+		}
+	case permitsKey: // of all holds that the context belongs to
+		n, _ := c.values.Value(key).(int)
+		if c.h.a.covers(lockKey(k)) && c.h.ctx.Context.Err() == nil {
+			n += c.h.a.info.Permits
+		}
+		return n
 	}
 	// The session's context has no values but the one that lets package context cancel its children
 	// without a goroutine.
@@ -67,75 +82,6 @@ func (c holdContext) Value(key any) any {
 		return v
 	}
 	return c.values.Value(key)
-}
-
-// workContext is the context of a hold's work: a child of the context that Lock was called with,
-// which ends with the hold, too. It ends a moment after the hold (Hold.endWork). Its methods do not
-// wait for that: like those of leaseContext they look first.
-type workContext struct {
-	context.Context
-	cancel context.CancelCauseFunc
-	h      *Hold
-}
-
-// Deadline is that of the call's context, or of WithMaxHold, whichever is earlier.
-func (c *workContext) Deadline() (time.Time, bool) {
-	deadline, has := c.Context.Deadline()
-	limit, isLimited := c.h.ctx.Deadline()
-	if isLimited && (!has || limit.Before(deadline)) {
-		return limit, true
-	}
-	return deadline, has
-}
-
-func (c *workContext) Err() error {
-	c.look()
-	return c.Context.Err()
-}
-
-func (c *workContext) Done() <-chan struct{} {
-	c.look()
-	return c.Context.Done()
-}
-
-// Value returns what a Lock under this hold looks for, or else a value of the call's context.
-func (c *workContext) Value(key any) any {
-	c.look()
-	if v, found := c.h.value(key, c.Context); found {
-		return v
-	}
-	return c.Context.Value(key)
-}
-
-// look ends the context if the hold has ended.
-func (c *workContext) look() {
-	c.h.ctx.look()
-	if c.h.ctx.Context.Err() != nil {
-		c.end()
-	}
-}
-
-// end ends the context for the cause for which the hold has ended.
-func (c *workContext) end() { c.cancel(context.Cause(c.h.ctx.Context)) }
-
-// value returns what a Lock under the hold looks for. values has what the contexts that the hold's
-// is made from have.
-func (h *Hold) value(key any, values context.Context) (v any, found bool) {
-	switch k := key.(type) {
-	case holdKey:
-		return h, true
-	case holdOf:
-		return h, slices.Contains(h.a.paths, string(k))
-	case lockKey:
-		return h.a, h.a.covers(k)
-	case permitsKey: // of all holds that the context belongs to
-		n, _ := values.Value(key).(int)
-		if h.a.covers(lockKey(k)) && h.ctx.Context.Err() == nil {
-			n += h.a.info.Permits
-		}
-		return n, true
-	}
-	return nil, false
 }
 
 // HoldFrom returns the hold of the lock at path under which ctx was made, for functions that run

@@ -133,7 +133,7 @@ func (j *Job) do(
 		return JobRun{}, notRunError{err}
 	}
 	c := &jobCall{recording: j.recording(h, key), ctx: ctx, op: op, period: d}
-	err = h.do(func(work context.Context) error {
+	err = h.do(ctx, func(work context.Context) error {
 		if !c.mustRun(work) {
 			return nil
 		}
