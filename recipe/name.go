@@ -51,8 +51,8 @@ func Parse(name string) (n Name, ok bool) {
 	return n, ok
 }
 
-// read is Parse into n, which is the zero Name. A thousand waiters have read a million names by the
-// time that each has held once, and copies of a Name would take most of that time.
+// read is Parse into n, which is the zero Name. Each of a thousand waiters reads a thousand names,
+// and half of the time was spent on copies of a Name.
 func (n *Name) read(name string) bool {
 	i := beforeDigits(name)
 	// The last character of "lock-" may also be a sign, so the name is read without a sign first.

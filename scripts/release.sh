@@ -20,7 +20,9 @@ awk '/^## /{here = $0 == "## [Unreleased]"; next} here && NF{found = 1} END{exit
 
 path=$(sed -n 's/^module //p' go.mod)
 while read -r module; do
-	[[ $module == . ]] || ! grep -q "^	$path v" "$module/go.mod" || go mod edit "-require=$path@$version" "$module/go.mod"
+	if grep -q "^	$path v" "$module/go.mod"; then # the root module and zklockvet require none of it
+		go mod edit "-require=$path@$version" "$module/go.mod"
+	fi
 done < <(modules)
 sed -i "s|^replace $path v[^ ]* => \.\$|replace $path $version => .|" go.work
 sed -i "s|^## \[Unreleased\]\$|&\n\n## [${version#v}] - $(date -u +%F)|" CHANGELOG.md

@@ -377,7 +377,8 @@ func TestASequentialCreateHasMadeAServersNumber(t *testing.T) {
 	var numbers []string
 	for _, n := range []int64{0, 1, -1, 999_999_999, 1_000_000_000, -999_999_999, -1_000_000_000,
 		math.MaxInt32, math.MinInt32, math.MaxInt32 + 1, math.MinInt32 - 1} {
-		for _, form := range []string{"%d", "%010d", "%011d", "%012d", "%+010d", "%+011d", "-%010d"} {
+		for _, form := range []string{"%d", "%010d", "%011d", "%012d", "%+010d", "%+011d",
+			"-%010d"} {
 			numbers = append(numbers, fmt.Sprintf(form, n))
 		}
 	}
