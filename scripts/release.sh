@@ -27,7 +27,7 @@ done < <(modules)
 sed -i "s|^replace $path v[^ ]* => \.\$|replace $path $version => .|" go.work
 sed -i "s|^## \[Unreleased\]\$|&\n\n## [${version#v}] - $(date -u +%F)|" CHANGELOG.md
 sed -i "s|$path\(/[a-z/]*\)\?@v[0-9][0-9A-Za-z.-]*[0-9A-Za-z]|$path\1@$version|" README.md \
-	docs/start.md docs/operate/{command-line,monitoring}.md
+	docs/start.md docs/operate/{command-line,monitoring}.md zklockvet/{README.md,doc.go}
 go list ./... >/dev/null || fail "the modules no longer fit each other"
 
 tags=()

@@ -216,6 +216,7 @@ func (h *Hold) Multi(ctx context.Context, ops ...session.Op) ([]zk.MultiResponse
 //
 // Unlock returns nil if the lock was ours until now. Errors:
 //   - ErrLost: it had been lost, with the cause.
+//   - ErrClosed: the Client was closed before.
 //   - ErrUnlocked: it was released before, and this call has done nothing.
 //   - zk.ErrNoAuth: it was ours until now, and the ensemble refuses the deletion of its znode, for
 //     lack of the permission DELETE. The deletion is repeated, after a minute at most each time,

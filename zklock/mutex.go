@@ -39,8 +39,8 @@ func (m *Mutex) Lock(ctx context.Context) (context.Context, *Hold, error) {
 
 // TryLock is Lock if no other contender holds the lock or waits for it, and ErrBusy otherwise,
 // which costs reads only. It never waits for another contender. It waits for a server for half the
-// session timeout, 5 s at most, and then returns ErrUnreachable: whether the lock is free is not
-// known. For the name of a holder it waits 0.3 s at most.
+// session timeout, between 2 and 5 s, and then returns ErrUnreachable: whether the lock is free is
+// not known. For the name of a holder it waits 0.3 s at most.
 func (m *Mutex) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	return m.acquire(ctx, "try lock", LockInfo{Kind: KindMutex, Try: true})
 }

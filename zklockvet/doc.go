@@ -1,6 +1,6 @@
 // Zklockvet finds work that a lock of package zklock does not protect:
 //
-//	go install github.com/zklock/locker/zklockvet@latest
+//	go install github.com/zklock/locker/zklockvet@v0.1.0
 //	go vet -vettool=$(which zklockvet) ./...
 //
 // It says nothing where it is not certain. Test files are left out.
