@@ -24,7 +24,10 @@ type Batch struct {
 	s     *Session
 	share func(*pipeline.Request) // see Grouped; if nil, none may share
 	asks  []answerable
-	room  [2]answerable // for asks, if they are few
+
+	// Room for asks and for their requests, if they are few.
+	room        [2]answerable
+	requestRoom [2]*pipeline.Request
 }
 
 // Batch returns an empty batch.
@@ -42,7 +45,7 @@ func (s *Session) Grouped() *Batch { return &Batch{s: s, share: (*pipeline.Reque
 // matches ErrUnknownOutcome; the requests behind it may have been carried out or not. Do returns
 // the first Err of the results, or nil if everything was carried out.
 func (b *Batch) Do(ctx context.Context) error {
-	return b.s.do(ctx, b.asks...)
+	return b.s.do(ctx, b.requestRoom[:0], b.asks...)
 }
 
 // added adds a to b.

@@ -198,6 +198,12 @@ func TestASequentialNameMayBeTheNumberAlone(t *testing.T) {
 		session.WorldACL())
 	require.NoError(t, err)
 	require.Equal(t, "/q/0000000000", made.Path)
+	for _, name := range []string{"/q/.", "/q/.."} { // with the number no relative component
+		made, err = s.Create(within(t, soon), name, nil, session.EphemeralSequential,
+			session.WorldACL())
+		require.NoError(t, err)
+		require.Regexp(t, `^/q/\.+\d{10}$`, made.Path)
+	}
 	_, err = s.Create(within(t, soon), "/q/", nil, session.Ephemeral, session.WorldACL())
 	require.ErrorIs(t, err, session.ErrPath)
 }

@@ -98,11 +98,17 @@ type Retention struct {
 	s *Session
 
 	// Guarded by Session.mu.
-	nodes     []string      // as the caller named them, not changed in place; nil after Release
-	next      int           // index in nodes of the znode that its next heartbeat checks
-	place     *list.Element // in Session.toCheck
-	missing   string        // the znode that was found missing, or ""
-	onMissing func(node string)
+	nodes   []string      // as the caller named them, not changed in place; nil after Release
+	next    int           // index in nodes of the znode that its next heartbeat checks
+	place   *list.Element // in Session.toCheck
+	missing string        // the znode that was found missing, or ""
+	holder  Holder        // nil before ReportTo, and after Release
+}
+
+// Holder relies on a Retention.
+type Holder interface {
+	// Missing says that node, one of the Retention's znodes, does not exist.
+	Missing(node string)
 }
 
 // Retain marks the session as protecting a lock. Until Release, heartbeats confirm its lease
@@ -201,18 +207,18 @@ func (r *Retention) Release() {
 	if r.nodes == nil {
 		return
 	}
-	r.nodes, r.missing, r.onMissing = nil, "", nil
+	r.nodes, r.missing, r.holder = nil, "", nil
 	r.s.toCheck.Remove(r.place)
 	r.s.lease.Release()
 }
 
-// OnMissing makes the session call fn, in a goroutine of its own, when a heartbeat finds one of the
-// znodes missing, or at once if one has. From then on heartbeats check the znodes of other
+// ReportTo has the session call h.Missing, in a goroutine of its own, when a heartbeat finds one of
+// the znodes missing, or at once if one has. From then on heartbeats check the znodes of other
 // Retentions only.
-func (r *Retention) OnMissing(fn func(node string)) {
+func (r *Retention) ReportTo(h Holder) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	r.onMissing = fn
+	r.holder = h
 	r.reportLocked()
 }
 
@@ -229,7 +235,7 @@ func (r *Retention) foundMissing(node string) {
 }
 
 func (r *Retention) reportLocked() {
-	if missing, fn := r.missing, r.onMissing; missing != "" && fn != nil {
-		r.s.spawnLocked(func() { fn(missing) })
+	if missing, holder := r.missing, r.holder; missing != "" && holder != nil {
+		r.s.spawnLocked(func() { holder.Missing(missing) })
 	}
 }

@@ -34,25 +34,30 @@ func (s *Session) multi(ops []Op) *Result[Transaction] {
 	if len(ops) == 0 {
 		return &Result[Transaction]{}
 	}
-	r := pipeline.NewRequest(wire.OpMulti, "multi", "")
-	r.Touches = make([]pipeline.Touch, 0, len(ops))
+	a := newResult[Transaction](wire.OpMulti, "multi", "")
+	a.r.Touches = make([]pipeline.Touch, 0, len(ops))
 	for _, op := range ops {
-		if err := s.appendOp(r, op); err != nil {
+		if err := s.appendOp(a.r, op); err != nil {
 			return &Result[Transaction]{Err: fmt.Errorf("session: multi: %w", err)}
 		}
 	}
-	r.Path = r.Touches[0].Path
-	return s.transaction(r)
+	a.r.Path = a.r.Touches[0].Path
+	completeMulti(a)
+	return a
 }
 
-// transaction completes r, a multi with all its operations.
-func (s *Session) transaction(r *pipeline.Request) *Result[Transaction] {
-	r.Frame = wire.AppendMultiHeader(r.Frame, -1, true)
-	return &Result[Transaction]{r: r, decode: func() (Transaction, error) {
-		tx, err := s.decodeTransaction(r)
-		s.ephemerals.Answered(r, err, func(i int) string { return tx.Responses[i].String })
-		return tx, err
-	}}
+// completeMulti completes a multi that has all its operations.
+func completeMulti(a *Result[Transaction]) {
+	a.r.Frame = wire.AppendMultiHeader(a.r.Frame, -1, true)
+	a.decode = (*Session).resolveTransaction
+}
+
+// resolveTransaction decodes the reply to a multi, and keeps the count of ephemeral znodes up to
+// date.
+func (s *Session) resolveTransaction(r *pipeline.Request) (Transaction, error) {
+	tx, err := s.decodeTransaction(r)
+	s.ephemerals.Answered(r, err, func(i int) string { return tx.Responses[i].String })
+	return tx, err
 }
 
 // decodeTransaction reads the reply to a multi. A refusal is the error of the operation that has
@@ -147,12 +152,13 @@ func (s *Session) appendOp(r *pipeline.Request, op Op) error {
 
 // beginOp begins an operation of a multi: its header and its path.
 func (s *Session) beginOp(r *pipeline.Request, code int32, path string, e pipeline.Effect) []byte {
-	r.Touches = append(r.Touches, pipeline.Touch{Path: path, Effect: e})
+	r.AddTouch(path, e)
 	return wire.AppendString(wire.AppendMultiHeader(r.Frame, code, false), s.cfg.join(path))
 }
 
 // decodeMulti reads the responses, and the code of each. If there are more than n, it sets d.Err.
 func (s *Session) decodeMulti(d *wire.Decoder, n int) (resps []zk.MultiResponse, codes []int32) {
+	resps, codes = make([]zk.MultiResponse, 0, n), make([]int32, 0, n)
 	for r := range d.Results(wire.OpMulti) {
 		if len(resps) == n {
 			d.Err = wire.ErrShort
@@ -180,11 +186,12 @@ func (s *Session) decodeMulti(d *wire.Decoder, n int) (resps []zk.MultiResponse,
 // carry it out without a look at the session. A refusal, because the znode is gone or we may not
 // read it, confirms too: the leader checks the session first.
 func (s *Session) check(name, node string) *Result[Transaction] {
-	r := pipeline.NewRequest(wire.OpMulti, name, node)
+	a := newResult[Transaction](wire.OpMulti, name, node)
 	// A path that CheckPath refuses is sent all the same: another client may have named the znode.
-	_ = s.appendOp(r, OpCheck{Path: node, Version: -1})
-	r.Repeatable = true // it changes nothing
-	return s.transaction(r)
+	_ = s.appendOp(a.r, OpCheck{Path: node, Version: -1})
+	a.r.Repeatable = true // it changes nothing
+	completeMulti(a)
+	return a
 }
 
 // Settle is Sync by a write without an effect. A majority has to confirm a write, whereas a leader

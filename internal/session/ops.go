@@ -299,8 +299,9 @@ func (s *Session) Found(path, made string, czxid int64) { s.ephemerals.Found(pat
 func (s *Session) Gone(path string) { s.ephemerals.Gone(path, math.MaxInt64, true) }
 
 func checkCreate(path string, mode Mode) error {
-	if mode == EphemeralSequential || mode == PersistentSequential {
-		path += "0" // the name may be the number alone
+	isNumbered := mode == EphemeralSequential || mode == PersistentSequential
+	if isNumbered && (strings.HasSuffix(path, "/") || strings.HasSuffix(path, ".")) {
+		path += "0" // with the number behind it this is a name, and no relative component
 	}
 	return CheckPath(path)
 }
@@ -310,12 +311,15 @@ func (s *Session) createFull(
 ) *Result[Created] {
 	a := newResult[Created](opOf(mode), "create", path)
 	appendCreate(a.r, full, path, data, mode, acl)
-	a.decode = func() (Created, error) {
-		made, err := s.decodeCreated(a.r)
-		s.ephemerals.Answered(a.r, err, func(int) string { return made.Path })
-		return made, err
-	}
+	a.decode = (*Session).resolveCreate
 	return a
+}
+
+// resolveCreate decodes the reply to a create, and keeps the count of ephemeral znodes up to date.
+func (s *Session) resolveCreate(r *pipeline.Request) (Created, error) {
+	made, err := s.decodeCreated(r)
+	s.ephemerals.Answered(r, err, func(int) string { return made.Path })
+	return made, err
 }
 
 // appendCreate encodes a create, whose opcode is in the frame already.

@@ -14,7 +14,7 @@ type Result[T any] struct {
 
 	r      *pipeline.Request     // nil if it was refused before any I/O, with Err
 	read   func(*wire.Decoder) T // decodes the reply's body; nil if decode decodes the reply
-	decode func() (T, error)
+	decode func(*Session, *pipeline.Request) (T, error)
 	d      wire.Decoder // used by decode and read; a field, to save an allocation
 }
 
@@ -53,7 +53,7 @@ func (a *Result[T]) resolve(s *Session, noReply error) error {
 
 func (a *Result[T]) decodeReply(s *Session) (v T, err error) {
 	if a.read == nil {
-		return a.decode()
+		return a.decode(s, a.r)
 	}
 	err = a.r.Result(&a.d)
 	s.ephemerals.Answered(a.r, err, nil)
@@ -69,8 +69,10 @@ func (a *Result[T]) decodeReply(s *Session) (v T, err error) {
 }
 
 // do runs the requests of asks, and resolves each. It returns the first Err, in the order of asks.
-func (s *Session) do(ctx context.Context, asks ...answerable) error {
-	requests := make([]*pipeline.Request, 0, len(asks))
+// requests is empty, and may have room for them.
+func (s *Session) do(
+	ctx context.Context, requests []*pipeline.Request, asks ...answerable,
+) error {
 	for _, a := range asks {
 		if r := a.request(); r != nil {
 			requests = append(requests, r)
@@ -88,7 +90,7 @@ func (s *Session) do(ctx context.Context, asks ...answerable) error {
 
 // one runs the request of a, and returns its Value and Err.
 func one[T any](ctx context.Context, s *Session, a *Result[T]) (T, error) {
-	_ = s.do(ctx, a) // a.Err is the same
+	_ = s.do(ctx, nil, a) // a.Err is the same
 	return a.Value, a.Err
 }
 

@@ -76,6 +76,11 @@ func TestCodesOfTheSessionInsideAnyMultiAreOfTheSession(t *testing.T) {
 	})
 }
 
+// holder sends the znodes that are found missing.
+type holder chan<- string
+
+func (h holder) Missing(node string) { h <- node }
+
 // The znodes of one hold are checked in turn, with no more heartbeats than one znode needs.
 func TestHeartbeatsCheckEveryZnodeOfAHoldOfSeveral(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -94,7 +99,7 @@ func TestHeartbeatsCheckEveryZnodeOfAHoldOfSeveral(t *testing.T) {
 		require.InDelta(t, 150, srv.Requests()[fault.OpMulti], 15, "one every fifth of the timeout")
 
 		told := make(chan string, 2)
-		r.OnMissing(func(node string) { told <- node })
+		r.ReportTo(holder(told))
 		require.NoError(t, srv.Delete(nodes[2]))
 		time.Sleep(s.Timeout())
 		require.Equal(t, nodes[2], <-told, "of whichever is missing")
@@ -129,8 +134,8 @@ func TestAHolderWhoseZnodeAHeartbeatFindsGoneIsTold(t *testing.T) {
 		a, b := ephemeral(t, s), ephemeral(t, s)
 		told := make(chan string, 2)
 		gone, stays := retain(t, s, a), retain(t, s, b)
-		gone.OnMissing(func(node string) { told <- node })
-		stays.OnMissing(func(node string) { told <- node })
+		gone.ReportTo(holder(told))
+		stays.ReportTo(holder(told))
 		time.Sleep(time.Minute)
 		require.NoError(t, srv.Delete(a))
 		time.Sleep(s.Timeout())
@@ -139,7 +144,7 @@ func TestAHolderWhoseZnodeAHeartbeatFindsGoneIsTold(t *testing.T) {
 		require.NoError(t, s.Err())
 		require.Empty(t, told)
 		late := make(chan string, 1)
-		gone.OnMissing(func(node string) { late <- node })
+		gone.ReportTo(holder(late))
 		require.Equal(t, a, <-late, "whoever asks later is told as well")
 		gone.Release()
 		stays.Release()
@@ -156,7 +161,7 @@ func TestAHolderIsToldOnceOfAMissingZnode(t *testing.T) {
 		node := ephemeral(t, s)
 		held := retain(t, s, node)
 		told := make(chan string, 3)
-		held.OnMissing(func(node string) { told <- node })
+		held.ReportTo(holder(told))
 		require.NoError(t, srv.Delete(node))
 		slow := srv.Inject(fault.DelayReply(s.Timeout() * 23 / 100).Op(fault.OpMulti))
 		time.Sleep(s.Timeout())
