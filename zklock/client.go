@@ -35,6 +35,8 @@ type Client struct {
 	use   inUse       // what Status shows
 	local localQueues // of WithLocalHandoff
 
+	unlockBound unlockBound
+
 	// what Close waits for: acquisitions that have not ended, and goroutines of spawn
 	ends sync.WaitGroup
 	// held to cancel ctx, and to add to ends before that: afterwards Close may be waiting for ends
@@ -116,6 +118,7 @@ func (c *Client) Close() error {
 	c.cancel(closedError{})
 	c.mu.Unlock()
 	c.ends.Wait() // the acquisitions end with the session; their hooks may still run
+	c.unlockBound.stop()
 	c.closeFile()
 	return nil
 }

@@ -32,7 +32,11 @@ type Hold struct {
 	ctx     leaseContext // ends with the hold alone
 	cancel  context.CancelCauseFunc
 	workCtx *leaseContext // ends with the hold, and with caller too
-	forget  func()        // releases what ties workCtx to caller
+
+	// Made by tieWork, if caller may end:
+	tied      leaseContext       // workCtx
+	untie     func() bool        // stops the callback for caller's end
+	stopTimer context.CancelFunc // of caller's deadline; nil if it has none
 
 	released atomic.Bool // by Unlock
 }
@@ -44,7 +48,7 @@ func (h *Hold) bind(a *acquisition, caller context.Context) {
 	h.a, h.caller, h.ctx.s = a, caller, s
 	h.ctx.Context, h.cancel = context.WithCancelCause(holdContext{s.Context(), caller, h})
 	if caller.Done() == nil { // it never ends
-		h.workCtx, h.forget = &h.ctx, func() {}
+		h.workCtx = &h.ctx
 		return
 	}
 	h.tieWork()
@@ -57,14 +61,14 @@ func (h *Hold) bind(a *acquisition, caller context.Context) {
 // watches the hold can cancel: the cause is the loss.
 func (h *Hold) tieWork() {
 	var base context.Context = &h.ctx
-	stopTimer := context.CancelFunc(func() {})
 	deadline, hasDeadline := h.caller.Deadline()
 	if hasDeadline {
-		base, stopTimer = context.WithDeadline(base, deadline)
+		base, h.stopTimer = context.WithDeadline(base, deadline)
 	}
 	work, cancel := context.WithCancelCause(base)
-	h.workCtx = &leaseContext{work, h.ctx.s}
-	untie := context.AfterFunc(h.caller, func() {
+	h.tied = leaseContext{work, h.ctx.s}
+	h.workCtx = &h.tied
+	h.untie = context.AfterFunc(h.caller, func() {
 		if hasDeadline && errors.Is(h.caller.Err(), context.DeadlineExceeded) {
 			select {
 			case <-work.Done(): // its own timer has fired: it says DeadlineExceeded, not Canceled
@@ -73,9 +77,15 @@ func (h *Hold) tieWork() {
 		}
 		cancel(context.Cause(h.caller))
 	})
-	h.forget = func() {
-		untie()
-		stopTimer()
+}
+
+// forgetCaller releases what ties the work's context to the caller's.
+func (h *Hold) forgetCaller() {
+	if h.untie != nil {
+		h.untie()
+	}
+	if h.stopTimer != nil {
+		h.stopTimer()
 	}
 }
 
@@ -241,17 +251,11 @@ func (h *Hold) unlock() (lost, refused error) {
 	}
 	lost = h.Err()
 	last := h.a.drop(h)
-	h.forget()
+	h.forgetCaller()
 	if !last {
 		return lost, nil
 	}
-	s := h.ctx.s
-	ctx, cancel := context.WithTimeout(context.Background(), min(s.Timeout()/10, time.Second))
-	defer cancel()
-	if s.State() != session.Connected {
-		cancel() // the deletion goes on in the background
-	}
-	err := h.a.release(ctx)
+	err := h.a.release(h.unlockContext())
 	switch {
 	case errors.Is(err, ErrNodeDeleted): // perhaps while the lock was in use
 		lost = cmp.Or(lost, err)
@@ -261,6 +265,23 @@ func (h *Hold) unlock() (lost, refused error) {
 	}
 	return lost, refused
 }
+
+// unlockContext returns the context that bounds Unlock's wait for the ensemble's answer. Without a
+// connection it has ended, and the deletion goes on in the background.
+func (h *Hold) unlockContext() context.Context {
+	s := h.ctx.s
+	if s.State() != session.Connected {
+		return endedContext
+	}
+	return h.a.c.unlockBound.within(min(s.Timeout()/10, time.Second))
+}
+
+// endedContext has ended.
+var endedContext = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
 
 func (h *Hold) fail(op string, err error) error { return failed(op, h.a.info.Path, err) }
 

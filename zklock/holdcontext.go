@@ -104,6 +104,16 @@ type lockKey struct {
 	path string
 }
 
+// lockKeys returns the lockKey of each path, as the arguments of context.Context.Value that they
+// are. A lock makes them once, since the conversion allocates.
+func lockKeys(c *Client, paths []string) []any {
+	keys := make([]any, len(paths))
+	for i, path := range paths {
+		keys[i] = lockKey{c, path}
+	}
+	return keys
+}
+
 // permitsKey is the key under which a context has the number of a semaphore's permits that its
 // holds have.
 type permitsKey lockKey

@@ -24,6 +24,7 @@ type lock struct {
 	kind  *kind
 	path  string   // of a MultiLock all of them, for messages
 	dirs  []string // its path, or a MultiLock's paths
+	keys  []any    // the lockKey of each of dirs
 	o     lockOptions
 	place queue.Queue // what each call's places in line have in common
 	enter entrance    // of WithLocalHandoff; nil without it
@@ -57,7 +58,7 @@ var (
 )
 
 func (c *Client) newLock(k *kind, opts []LockOption, paths ...string) lock {
-	l := lock{c: c, kind: k, path: strings.Join(paths, ","), dirs: paths}
+	l := lock{c: c, kind: k, path: strings.Join(paths, ","), dirs: paths, keys: lockKeys(c, paths)}
 	if l.err = checkPaths(paths); l.err != nil {
 		return l
 	}
@@ -147,7 +148,7 @@ func (l *lock) newWaiting(ctx context.Context, info LockInfo) *waiting {
 	info.Call = lastCall.Add(1)
 	info.Path = l.path
 	info.Owner = l.o.owner
-	info.Context = context.WithoutCancel(ctx)
+	info.Context = ctx
 	if info.Kind == KindMulti {
 		info.Paths = l.dirs
 	}
@@ -237,8 +238,8 @@ func (l *lock) reenter(ctx context.Context, kind LockKind) (h *Hold, joined bool
 	if kind == KindSemaphore {
 		return nil, false, nil
 	}
-	for _, dir := range l.dirs {
-		a, ok := ctx.Value(lockKey{l.c, dir}).(*acquisition)
+	for i, dir := range l.dirs {
+		a, ok := ctx.Value(l.keys[i]).(*acquisition)
 		if !ok || !a.live() {
 			continue
 		}
@@ -288,9 +289,12 @@ func (l *lock) queueUp(ctx context.Context, w *waiting) (ticket, error) {
 func (l *lock) obtain(
 	ctx context.Context, call LockInfo, caller queue.Caller,
 ) (*queue.Ticket, error) {
-	queues := l.queues(ctx, call)
-	for i := range queues {
-		queues[i].Caller = caller
+	var room [1]queue.Queue // enough for all but a MultiLock
+	queues := room[:0]
+	for _, dir := range l.dirs {
+		place := l.placeIn(ctx, dir, call)
+		place.Caller = caller
+		queues = append(queues, place)
 	}
 	for {
 		s, err := l.c.await(ctx)
@@ -353,20 +357,16 @@ func withLine(ctx context.Context, err error, line queue.LineError) error {
 	return fmt.Errorf("%w, %w", err, line)
 }
 
-// queues describes the places in line of a call.
-func (l *lock) queues(ctx context.Context, call LockInfo) []queue.Queue {
+// placeIn describes the place in line of a call in dir, one of the lock's directories.
+func (l *lock) placeIn(ctx context.Context, dir string, call LockInfo) queue.Queue {
 	place := l.place
+	place.Dir = dir
 	place.Kind = contenderKind(call.Kind)
 	place.Permits = call.Permits
 	if call.Kind == KindSemaphore {
 		place.Held, _ = ctx.Value(permitsKey{l.c, l.path}).(int)
 	}
-	queues := make([]queue.Queue, len(l.dirs))
-	for i, dir := range l.dirs {
-		queues[i] = place
-		queues[i].Dir = dir
-	}
-	return queues
+	return place
 }
 
 // contenderKind returns the kind that the contenders' names tell.
