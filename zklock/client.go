@@ -118,7 +118,6 @@ func (c *Client) Close() error {
 	c.cancel(closedError{})
 	c.mu.Unlock()
 	c.ends.Wait() // the acquisitions end with the session; their hooks may still run
-	c.unlockBound.stop()
 	c.closeFile()
 	return nil
 }

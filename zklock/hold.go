@@ -221,8 +221,8 @@ func (h *Hold) Multi(ctx context.Context, ops ...session.Op) ([]zk.MultiResponse
 }
 
 // Unlock releases the lock: the hold's context ends, then its znode is deleted. It waits for the
-// ensemble's answer for a tenth of the session timeout, a second at most, and not at all without a
-// connection; then the deletion goes on in the background.
+// ensemble's answer for about a tenth of the session timeout, a second at most, and not at all
+// without a connection; then the deletion goes on in the background.
 //
 // Unlock returns nil if the lock was ours until now. Errors:
 //   - ErrLost: it had been lost, with the cause.

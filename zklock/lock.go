@@ -148,7 +148,7 @@ func (l *lock) newWaiting(ctx context.Context, info LockInfo) *waiting {
 	info.Call = lastCall.Add(1)
 	info.Path = l.path
 	info.Owner = l.o.owner
-	info.Context = ctx
+	info.Context = context.WithoutCancel(ctx)
 	if info.Kind == KindMulti {
 		info.Paths = l.dirs
 	}

@@ -97,13 +97,8 @@ func (c *Client) tellsWaits(ctx context.Context) bool {
 // tell logs an event of a lock, with what i has of it, and then calls its hook, which may be nil.
 // Package session logs the sessions' changes.
 func (c *Client) tell(level slog.Level, event string, hook func(LockInfo), i LockInfo) {
-	isLogged := c.log.Enabled(i.Context, level)
-	if !isLogged && hook == nil {
-		return
-	}
-	i.Context = context.WithoutCancel(i.Context) // what is told may outlast the call
-	i.Paths = slices.Clone(i.Paths)              // the hook's own
-	if isLogged {
+	i.Paths = slices.Clone(i.Paths) // the hook's own
+	if c.log.Enabled(i.Context, level) {
 		c.log.LogAttrs(i.Context, level, "zklock: "+event, i.attrs()...)
 	}
 	if hook != nil {

@@ -206,6 +206,12 @@ func TestASequentialNameMayBeTheNumberAlone(t *testing.T) {
 	}
 	_, err = s.Create(within(t, soon), "/q/", nil, session.Ephemeral, session.WorldACL())
 	require.ErrorIs(t, err, session.ErrPath)
+	// The number does not count.
+	for length, want := range map[int]error{4096: nil, 4097: session.ErrPath} {
+		_, err = s.Create(within(t, soon), "/"+strings.Repeat("x", length-1), nil,
+			session.EphemeralSequential, session.WorldACL())
+		require.ErrorIs(t, err, want)
+	}
 }
 
 func TestARealServerTakesThePathsThatWeTake(t *testing.T) {

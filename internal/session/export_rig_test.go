@@ -260,12 +260,12 @@ func (s *rigSocket) Write(b []byte) (int, error) {
 	defer s.mu.Unlock()
 	s.rest = append(s.rest, b...)
 	for {
-		d := wire.Decoder{B: s.rest}
-		frame := wire.Decoder{B: d.Bytes()}
+		d := wire.Decoder{B: string(s.rest)}
+		frame := wire.Decoder{B: d.Text()}
 		if d.Err != nil {
 			return len(b), nil
 		}
-		s.rest = d.B
+		s.rest = []byte(d.B)
 		request := rigRequest{frame.Int(), frame.Int()}
 		s.outgoing = append(s.outgoing, request)
 		if request.op != wire.OpPing {

@@ -84,9 +84,9 @@ type Do func(ctx context.Context, work func(ctx context.Context) error) error
 //
 // The lock is released after the handler has returned, or panicked, and before the end of a short
 // answer is sent. So a client that has read such an answer finds the lock free. The exception is
-// when no server is connected, or none answers for a tenth of the session timeout. Then the answer
-// is sent, and the lock is released in the background, or ends with the session. Whatever becomes
-// of the release, the answer is the handler's. A panic goes on, unchanged.
+// when no server is connected, or none answers for about a tenth of the session timeout. Then the
+// answer is sent, and the lock is released in the background, or ends with the session. Whatever
+// becomes of the release, the answer is the handler's. A panic goes on, unchanged.
 //
 // The returned function may be called, and what it returns may serve, concurrently. Middleware
 // panics if wait is not positive.

@@ -38,8 +38,11 @@ type Conn struct {
 	limit    time.Duration   // of the handshake, and of each answer to credentials
 	failConn func(why error) // Fail, for requests: pipeline.Request.FailConn
 
-	began time.Time     // when the connect request was sent; set before run starts
-	in    *bufio.Reader // used only by the goroutine that calls Receive
+	began time.Time // when the connect request was sent; set before run starts
+
+	// Used only by the goroutine that calls Receive:
+	in     *bufio.Reader
+	buffer []byte // for the frame that is being read; as long as the longest one, up to maxBuffer
 
 	writesAtOnce bool // see WritesAtOnce
 

@@ -131,7 +131,7 @@ func (p peer) request() (xid, op int32) {
 	body := make([]byte, binary.BigEndian.Uint32(length))
 	_, err = io.ReadFull(p, body)
 	require.NoError(p.t, err)
-	d := wire.Decoder{B: body}
+	d := wire.Decoder{B: string(body)}
 	return d.Int(), d.Int()
 }
 

@@ -14,10 +14,12 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-const (
-	progressStep = 4 << 10  // bytes of a long frame that count as a sign of life
-	firstRoom    = 64 << 10 // bytes for which there is room before the first of a frame has arrived
-)
+// progressStep is how many bytes of a long frame count as a sign of life.
+const progressStep = 4 << 10
+
+// maxBuffer is the length of the longest buffer that a conn keeps to read into, in bytes. It is
+// enough for a list of a thousand contenders.
+const maxBuffer = 64 << 10
 
 // Receive reads and handles one frame. It returns to the driver the connect response's body and the
 // headers of the replies to the driver's own requests, and nil for all other frames. If it returns
@@ -47,14 +49,15 @@ func (c *Conn) receiveConnectResponse() (body []byte, err error) {
 	if size < wire.ReplyHeaderLen {
 		return nil, fmt.Errorf("%w: length %d", failure.ErrGarbled, size)
 	}
-	body, err = c.readHeader(size)
+	header, err := c.readHeader(size)
 	if err != nil {
 		return nil, err
 	}
-	body, err = c.readRest(body, size)
+	frame, err := c.readRest(header, size)
 	if err != nil {
 		return nil, c.socketError(err)
 	}
+	body = []byte(frame)
 	return body, c.handshake(body)
 }
 
@@ -68,14 +71,16 @@ func (c *Conn) receiveFrame() (forDriver []byte, err error) {
 	if size < wire.ReplyHeaderLen {
 		return nil, c.blame(fmt.Errorf("%w: length %d", failure.ErrGarbled, size))
 	}
-	frame, err := c.readHeader(size)
+	header, err := c.readHeader(size)
 	if err != nil {
 		return nil, err
 	}
+	var frame string
 	if size <= wire.MaxFrame {
-		frame, err = c.readRest(frame, size)
+		frame, err = c.readRest(header, size)
 	} else {
-		err = c.skipRest(frame, size)
+		frame = string(header)
+		err = c.skipRest(header, size)
 	}
 	if err != nil {
 		return nil, c.socketError(err)
@@ -94,10 +99,13 @@ func (c *Conn) readLength() (size int, err error) {
 	return size, nil
 }
 
-// readHeader reads the first bytes of a frame of size bytes, which is no shorter. Memory grows with
-// the bytes that arrive, not with the announced length.
+// readHeader reads the first bytes of a frame of size bytes, which is no shorter, into the buffer.
+// That has room for the frame or, if it is long, for the beginning.
 func (c *Conn) readHeader(size int) ([]byte, error) {
-	header := make([]byte, wire.ReplyHeaderLen, min(size, firstRoom))
+	if room := min(size, maxBuffer); room > len(c.buffer) {
+		c.buffer = make([]byte, room)
+	}
+	header := c.buffer[:wire.ReplyHeaderLen]
 	if _, err := io.ReadFull(c.in, header); err != nil {
 		return nil, c.socketError(err)
 	}
@@ -113,7 +121,7 @@ func (c *Conn) blame(err error) error {
 
 // checkExpected returns an error if a frame with this header is not the reply that is due.
 func (c *Conn) checkExpected(header []byte) error {
-	d := wire.Decoder{B: header}
+	d := wire.Decoder{B: string(header)}
 	xid := d.Int()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,25 +136,29 @@ func (c *Conn) checkExpected(header []byte) error {
 	return c.pipe.Blame(err)
 }
 
-// readRest reads the rest of a frame of size bytes, whose header is b.
-func (c *Conn) readRest(b []byte, size int) ([]byte, error) {
-	d := wire.Decoder{B: b}
+// readRest reads the rest of a frame of size bytes, whose header readHeader has read, and returns
+// the frame. Memory grows with the bytes that arrive, not with the announced length.
+func (c *Conn) readRest(header []byte, size int) (string, error) {
+	d := wire.Decoder{B: string(header)}
 	isReply := d.Int() != wire.XidNotification // only a reply shows that the server answers
-	for counted := len(b); len(b) < size; {
-		if len(b) == cap(b) {
-			b = append(b, make([]byte, min(len(b), size-len(b)))...)[:len(b)]
+	frame := header                            // in the buffer, while that is long enough
+	for counted := len(frame); len(frame) < size; {
+		if len(frame) == cap(frame) {
+			longer := make([]byte, len(frame), min(2*len(frame), size))
+			copy(longer, frame)
+			frame = longer
 		}
-		n, err := c.in.Read(b[len(b):min(cap(b), size)])
-		b = b[:len(b)+n]
-		if err != nil && len(b) < size {
-			return nil, err
+		n, err := c.in.Read(frame[len(frame):min(cap(frame), size)])
+		frame = frame[:len(frame)+n]
+		if err != nil && len(frame) < size {
+			return "", err
 		}
-		if isReply && len(b)-counted >= progressStep {
-			counted = len(b)
+		if isReply && len(frame)-counted >= progressStep {
+			counted = len(frame)
 			c.owner.Heard(c.progress())
 		}
 	}
-	return b, nil
+	return string(frame), nil
 }
 
 // skipRest skips the rest of a frame of size bytes, whose header is given. The frame has to be the
@@ -198,7 +210,7 @@ func (c *Conn) socketError(err error) error {
 
 // handle handles a frame of size bytes that had arrived by at. If it is a reply to the driver,
 // handle returns its header. After an error the conn has to be given up.
-func (c *Conn) handle(frame []byte, size int, at time.Time) (forDriver []byte, err error) {
+func (c *Conn) handle(frame string, size int, at time.Time) (forDriver []byte, err error) {
 	d := wire.Decoder{B: frame}
 	header := d.Header()
 	if header.Xid == wire.XidNotification {
@@ -215,7 +227,7 @@ func (c *Conn) handle(frame []byte, size int, at time.Time) (forDriver []byte, e
 		return nil, err
 	}
 	if r.FromDriver {
-		return frame[:wire.ReplyHeaderLen], nil
+		return []byte(frame[:wire.ReplyHeaderLen]), nil
 	}
 	return nil, nil
 }

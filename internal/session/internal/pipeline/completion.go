@@ -10,7 +10,7 @@ import (
 // Reply is what a server has answered.
 type Reply struct {
 	Header wire.ReplyHeader
-	Body   []byte // behind the header; empty if the reply was too long to keep
+	Body   string // behind the header; empty if the reply was too long to keep
 	Size   int    // bytes of the whole frame
 }
 
@@ -18,7 +18,7 @@ type Reply struct {
 type Completion struct {
 	Request *Request
 	Header  wire.ReplyHeader
-	Body    []byte // of the reply, behind the header
+	Body    string // of the reply, behind the header
 	Err     error  // why there is no reply; the reply's fields are zero then
 }
 

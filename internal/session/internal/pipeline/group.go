@@ -285,17 +285,18 @@ func splitRefusal(
 // errTogether says that a request had no effect because of another one with which it was sent.
 var errTogether = fmt.Errorf("%w: refused together with another", failure.ErrNotSent)
 
-// replyOf returns the reply body that r would have had alone.
-func replyOf(r *Request, results []wire.Result) []byte {
+// replyOf returns the reply body that r would have had alone. It does not share the memory of the
+// group's, which a hold would keep with its path.
+func replyOf(r *Request, results []wire.Result) string {
 	if r.Op != wire.OpMulti {
-		return results[0].Raw[wire.MultiHeader:]
+		return strings.Clone(results[0].Raw[wire.MultiHeader:])
 	}
-	n := 0
-	for _, res := range results {
-		n += len(res.Raw)
+	var body strings.Builder
+	for _, result := range results {
+		body.WriteString(result.Raw)
 	}
-	own := results[0].Raw[:n] // the results are adjacent
-	return wire.AppendMultiHeader(append(make([]byte, 0, n+wire.MultiHeader), own...), -1, true)
+	body.Write(wire.AppendMultiHeader(nil, -1, true))
+	return body.String()
 }
 
 // learnFromGroup notes what the reply to a group says about directories: after a refusal for one

@@ -43,7 +43,7 @@ func TestIndependentWritesThatWaitTogetherLeaveAsOneTransaction(t *testing.T) {
 
 	reply(t, p, all[0], wire.CodeOK, results(0, 0))
 	requireEnded(t, []*pipeline.Request{a, b}, sameDir)
-	require.Equal(t, wire.AppendString(nil, "/made"), a.Body, "as if it had been sent alone")
+	require.Equal(t, string(wire.AppendString(nil, "/made")), a.Body, "as if it had been sent alone")
 }
 
 // A write that is in no group is overtaken by none that depends on it either.
@@ -142,7 +142,7 @@ func TestAGroupThatWasUndoneForNoReasonIsNotBelieved(t *testing.T) {
 	const with = wire.CodeInconsistent
 	body := results(with, with, with)
 	group := take(t, p, written(t, p)[0], wire.ReplyHeaderLen+len(body))
-	parts, err := pipeline.Split(group, pipeline.Reply{Body: body})
+	parts, err := pipeline.Split(group, pipeline.Reply{Body: string(body)})
 	require.ErrorIs(t, err, failure.ErrGarbled)
 	require.Empty(t, parts)
 }
@@ -277,7 +277,8 @@ func FuzzSplit(f *testing.F) {
 		size := wire.ReplyHeaderLen + len(body)
 		several, err := p.Take(all[0].xid, size, now)
 		require.NoError(t, err)
-		answer := pipeline.Reply{Header: wire.ReplyHeader{Code: code}, Body: body, Size: size}
+		header := wire.ReplyHeader{Code: code}
+		answer := pipeline.Reply{Header: header, Body: string(body), Size: size}
 		parts, err := pipeline.Split(several, answer)
 		if err != nil {
 			require.ErrorIs(t, err, failure.ErrGarbled)

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/zklock/locker/internal/session/failure"
 	"github.com/zklock/locker/internal/session/internal/wire"
@@ -54,7 +55,7 @@ func splitLists(g *Request, reply Reply) ([]Completion, error) {
 		// The server is in trouble, since a list that it refuses has a result. Each list gets the
 		// code.
 		for _, r := range g.members {
-			parts = append(parts, listed(r, reply.Header, nil))
+			parts = append(parts, listed(r, reply.Header, ""))
 		}
 		return parts, nil
 	}
@@ -64,7 +65,7 @@ func splitLists(g *Request, reply Reply) ([]Completion, error) {
 	for i, r := range g.members {
 		header := reply.Header
 		header.Code = results[i].Code
-		var names []byte
+		names := ""
 		if results[i].Op == wire.OpGetChildren {
 			names = results[i].Raw[wire.MultiHeader:]
 		}
@@ -74,10 +75,12 @@ func splitLists(g *Request, reply Reply) ([]Completion, error) {
 }
 
 // listed returns the completion of r, a list: the encoded names and, behind them, a Stat of zeros.
-func listed(r *Request, header wire.ReplyHeader, names []byte) Completion {
-	body := append(slices.Grow(slices.Clone(names), wire.StatLen), make([]byte, wire.StatLen)...)
-	return Completion{Request: r, Header: header, Body: body}
+func listed(r *Request, header wire.ReplyHeader, names string) Completion {
+	return Completion{Request: r, Header: header, Body: names + noStat}
 }
+
+// noStat is an encoded Stat of zeros.
+var noStat = strings.Repeat("\x00", wire.StatLen)
 
 // learnFromLists notes how long the reply to each list of a multiRead would have been.
 func (p *Pipeline) learnFromLists(parts []Completion) {

@@ -91,6 +91,6 @@ func (r *Request) dropTryAgain() error {
 // reset makes r ready to be sent again.
 func (r *Request) reset() {
 	r.done = make(chan struct{})
-	r.err, r.unreadable, r.Body = nil, nil, nil
+	r.err, r.unreadable, r.Body = nil, nil, ""
 	r.Sent, r.long = time.Time{}, false
 }

@@ -86,10 +86,10 @@ func written(t *testing.T, p *pipeline.Pipeline) []frame {
 
 func frames(t *testing.T, piece []byte) (all []frame) {
 	t.Helper()
-	d := wire.Decoder{B: piece}
+	d := wire.Decoder{B: string(piece)}
 	for len(d.B) > 0 {
-		f := wire.Decoder{B: d.Bytes()}
-		all = append(all, frame{f.Int(), f.Int(), f.B})
+		f := wire.Decoder{B: d.Text()}
+		all = append(all, frame{f.Int(), f.Int(), []byte(f.B)})
 		require.NoError(t, d.Err, "a piece consists of whole frames")
 		require.NoError(t, f.Err)
 	}
@@ -110,7 +110,7 @@ func reply(t *testing.T, p *pipeline.Pipeline, f frame, code int32, body []byte)
 	size := wire.ReplyHeaderLen + len(body)
 	r := take(t, p, f, size)
 	header := wire.ReplyHeader{Xid: f.xid, Zxid: 1, Code: code}
-	answer := pipeline.Reply{Header: header, Body: body, Size: size}
+	answer := pipeline.Reply{Header: header, Body: string(body), Size: size}
 	if !r.StandsForSeveral() {
 		r.Complete(answer)
 		return

@@ -38,7 +38,7 @@ type Request struct {
 	prev, next *Request // in a requestQueue
 
 	done   chan struct{} // closed when the fields below are final; nil if no call waits
-	Body   []byte        // of the reply, behind the header
+	Body   string        // of the reply, behind the header
 	Header wire.ReplyHeader
 	err    error // why no reply came
 

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 
@@ -161,57 +160,64 @@ var ErrShort = errors.New("frame too short")
 // Decoder reads a frame. After the first failure every read returns zero and err stays set, so
 // callers check once. A length from the wire is not trusted before the bytes behind it have been
 // seen.
+//
+// The strings that it reads share the memory of the frame: a caller that keeps one of many has to
+// clone it.
 type Decoder struct {
-	B   []byte
+	B   string // what is left of the frame
 	Err error
 }
 
-func (d *Decoder) take(n int) []byte {
+func (d *Decoder) take(n int) string {
 	if d.Err != nil || n < 0 || n > len(d.B) {
 		d.Err = ErrShort
-		return nil
+		return ""
 	}
 	p := d.B[:n]
 	d.B = d.B[n:]
 	return p
 }
 
+// bigEndian reads an integer of up to 64 bits; "" is zero.
+func bigEndian(p string) (v uint64) {
+	for _, b := range []byte(p) {
+		v = v<<8 | uint64(b)
+	}
+	return v
+}
+
 // Int reads an integer of 32 bits.
-func (d *Decoder) Int() int32 {
-	if p := d.take(4); p != nil {
-		return int32(binary.BigEndian.Uint32(p))
-	}
-	return 0
-}
+func (d *Decoder) Int() int32 { return int32(bigEndian(d.take(4))) }
 
-func (d *Decoder) long() int64 {
-	if p := d.take(8); p != nil {
-		return int64(binary.BigEndian.Uint64(p))
-	}
-	return 0
-}
+func (d *Decoder) long() int64 { return int64(bigEndian(d.take(8))) }
 
-func (d *Decoder) bool() bool {
-	p := d.take(1)
-	return p != nil && p[0] != 0
-}
+func (d *Decoder) bool() bool { return bigEndian(d.take(1)) != 0 }
 
 // Text reads a string; a null one is "".
-func (d *Decoder) Text() string { return string(d.stringBytes()) }
-
-// Bytes reads a copy of a byte string, or nil if it is null.
-func (d *Decoder) Bytes() []byte { return bytes.Clone(d.stringBytes()) }
-
-func (d *Decoder) stringBytes() []byte {
-	n := d.Int()
-	if n == -1 {
-		return nil
-	}
-	return d.take(int(n))
+func (d *Decoder) Text() string {
+	text, _ := d.nullable()
+	return text
 }
 
-// Names reads the names of a znode's children; no server has an empty one. They share the memory of
-// one string: a caller that keeps one of many has to clone it.
+// Bytes reads a copy of a byte string, or nil if it is null.
+func (d *Decoder) Bytes() []byte {
+	text, isNull := d.nullable()
+	if isNull || d.Err != nil {
+		return nil
+	}
+	return []byte(text)
+}
+
+// nullable reads a string that may be null.
+func (d *Decoder) nullable() (text string, isNull bool) {
+	n := d.Int()
+	if n == -1 {
+		return "", true
+	}
+	return d.take(int(n)), false
+}
+
+// Names reads the names of a znode's children; no server has an empty one.
 func (d *Decoder) Names() []string {
 	n := d.Int()
 	if n == -1 || n == 0 || d.Err != nil {
@@ -222,22 +228,19 @@ func (d *Decoder) Names() []string {
 		return nil
 	}
 	names := make([]string, n)
-	all := string(d.B) // one allocation for all names
 	for i := range names {
-		name := d.take(int(d.Int()))
-		if len(name) == 0 {
+		names[i] = d.Text()
+		if names[i] == "" {
 			d.Err = ErrShort
 			return nil
 		}
-		end := len(all) - len(d.B)
-		names[i] = all[end-len(name) : end]
 	}
 	return names
 }
 
 func (d *Decoder) skipNames() {
 	for n := d.Int(); n > 0 && d.Err == nil; n-- {
-		d.stringBytes()
+		d.nullable()
 	}
 }
 
@@ -310,7 +313,7 @@ type ConnectResponse struct {
 // ParseConnectResponse decodes the server's half of the handshake. It returns an error if b is
 // nothing that a ZooKeeper server sends.
 func ParseConnectResponse(b []byte) (ConnectResponse, error) {
-	d := Decoder{B: b}
+	d := Decoder{B: string(b)}
 	if d.Int() != 0 { // protocol version
 		return ConnectResponse{}, errors.New("unknown protocol version")
 	}

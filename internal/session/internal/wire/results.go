@@ -16,7 +16,7 @@ type Result struct {
 	// OpError: an operation was refused; OpCreate2: a container's create, answered with a Stat
 	Op   int32
 	Code int32
-	Raw  []byte // with its header
+	Raw  string // with its header
 }
 
 // Results yields the results in the reply to a request of, OpMulti or OpMultiRead. If d.Err is set,
@@ -37,9 +37,9 @@ func (d *Decoder) Results(of int32) iter.Seq[Result] {
 					d.Err = ErrShort
 				}
 			case op == OpCreate:
-				d.stringBytes()
+				d.nullable()
 			case op == OpCreate2:
-				d.stringBytes()
+				d.nullable()
 				d.take(StatLen)
 			case op == OpSetData:
 				d.take(StatLen)
@@ -56,7 +56,7 @@ func (d *Decoder) Results(of int32) iter.Seq[Result] {
 // Verdict returns the code of a reply: the header's. If a multi's header says OK, it is "session
 // expired" or "session moved" if any operation has that code (for a multi servers say it only
 // there), else the first code other than OK and RuntimeInconsistency.
-func Verdict(op int32, header int32, body []byte) int32 {
+func Verdict(op int32, header int32, body string) int32 {
 	if op != OpMulti || header != CodeOK {
 		return header
 	}

@@ -25,7 +25,7 @@ func TestTheVerdictOfATransactionIsThatOfItsOperations(t *testing.T) {
 		"a consequence of nothing":           {14, 0, []int32{-2}, -2},
 		"the header says that it is expired": {14, -112, nil, -112},
 	} {
-		require.Equal(t, c.want, wire.Verdict(c.op, c.header, results(c.codes)), name)
+		require.Equal(t, c.want, wire.Verdict(c.op, c.header, string(results(c.codes))), name)
 	}
 }
 
