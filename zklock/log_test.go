@@ -167,3 +167,27 @@ func TestTheDefaultLogIsNotFlooded(t *testing.T) {
 	require.NotContains(t, lines[9], "left_out")
 	require.Contains(t, lines[10], "left_out_before=40")
 }
+
+// liveOnly logs nothing for a context that may end.
+type liveOnly struct{ slog.Handler }
+
+func (h liveOnly) Enabled(ctx context.Context, l slog.Level) bool {
+	return ctx.Done() == nil && h.Handler.Enabled(ctx, l)
+}
+
+// A line may be written after the end of the call's context.
+func TestTheLogIsAskedWithAContextThatNeverEnds(t *testing.T) {
+	var text locktest.Buffer
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		log := slog.New(liveOnly{slog.NewTextHandler(&text, nil)})
+		c := locktest.Dial(t, srv, zklock.WithLogger(log))
+		ctx, cancel := context.WithCancel(t.Context())
+		_, h, err := c.Mutex("/l").Lock(ctx)
+		require.NoError(t, err)
+		cancel()
+		require.NoError(t, srv.Delete(h.Node()))
+		<-h.Context().Done()
+		synctest.Wait()
+		require.Contains(t, text.String(), "lock lost")
+	})
+}

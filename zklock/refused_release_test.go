@@ -104,3 +104,18 @@ func TestAZnodeThatMayHaveBeenMadeIsSearchedForOnceThatIsAllowed(t *testing.T) {
 		locktest.Unlock(t, lockWithin(t, next.Mutex("/l"), 2*time.Minute))
 	})
 }
+
+// Unlock waits for the answer for a tenth of the session timeout, also just after another Unlock.
+func TestUnlockReturnsARefusalThatComesInTime(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		a, b := locktest.Lock(t, c.Mutex("/a")), locktest.Lock(t, c.Mutex("/b"))
+		grant(t, c, "/b", allButDelete)
+		limit := c.SessionStatus().Timeout / 10
+		locktest.Unlock(t, a)
+		time.Sleep(limit/10 - time.Millisecond)
+		srv.Inject(fault.DelayReply(limit * 98 / 100).Op(fault.OpDelete).Once())
+		require.ErrorIs(t, b.Unlock(), zk.ErrNoAuth)
+		grant(t, c, "/b", zk.PermAll)
+	})
+}
