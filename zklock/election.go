@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -351,7 +352,8 @@ func (e *Election) first(ctx context.Context, s *session.Session) (string, error
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return "", err
 	}
-	return queue.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
+	first, err := queue.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
+	return strings.Clone(first), err // an observer keeps it, but not the list
 }
 
 // firstInLine is the first in line of an election.

@@ -18,7 +18,7 @@ import (
 const progressStep = 4 << 10
 
 // maxBuffer is the length of the longest buffer that a conn keeps to read into, in bytes. It is
-// enough for a list of a thousand contenders.
+// enough for a list of about a thousand contenders.
 const maxBuffer = 64 << 10
 
 // Receive reads and handles one frame. It returns to the driver the connect response's body and the
@@ -31,6 +31,7 @@ func (c *Conn) Receive() (forDriver []byte, err error) {
 		forDriver, err = c.receiveConnectResponse()
 	}
 	if err != nil {
+		c.buffer = nil // the driver keeps the conn until it has another one
 		c.Fail(err)
 		return nil, c.Failure()
 	}
@@ -102,8 +103,8 @@ func (c *Conn) readLength() (size int, err error) {
 // readHeader reads the first bytes of a frame of size bytes, which is no shorter, into the buffer.
 // That has room for the frame or, if it is long, for the beginning.
 func (c *Conn) readHeader(size int) ([]byte, error) {
-	if room := min(size, maxBuffer); room > len(c.buffer) {
-		c.buffer = make([]byte, room)
+	if min(size, maxBuffer) > len(c.buffer) {
+		c.buffer = make([]byte, min(max(size, 2*len(c.buffer)), maxBuffer))
 	}
 	header := c.buffer[:wire.ReplyHeaderLen]
 	if _, err := io.ReadFull(c.in, header); err != nil {
@@ -137,7 +138,8 @@ func (c *Conn) checkExpected(header []byte) error {
 }
 
 // readRest reads the rest of a frame of size bytes, whose header readHeader has read, and returns
-// the frame. Memory grows with the bytes that arrive, not with the announced length.
+// the frame. If that is longer than the buffer, memory grows with the bytes that arrive, not with
+// the announced length.
 func (c *Conn) readRest(header []byte, size int) (string, error) {
 	d := wire.Decoder{B: string(header)}
 	isReply := d.Int() != wire.XidNotification // only a reply shows that the server answers

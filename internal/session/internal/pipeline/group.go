@@ -285,11 +285,10 @@ func splitRefusal(
 // errTogether says that a request had no effect because of another one with which it was sent.
 var errTogether = fmt.Errorf("%w: refused together with another", failure.ErrNotSent)
 
-// replyOf returns the reply body that r would have had alone. It does not share the memory of the
-// group's, which a hold would keep with its path.
+// replyOf returns the reply body that r would have had alone.
 func replyOf(r *Request, results []wire.Result) string {
 	if r.Op != wire.OpMulti {
-		return strings.Clone(results[0].Raw[wire.MultiHeader:])
+		return results[0].Raw[wire.MultiHeader:]
 	}
 	var body strings.Builder
 	for _, result := range results {

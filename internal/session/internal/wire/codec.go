@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"errors"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -160,9 +161,6 @@ var ErrShort = errors.New("frame too short")
 // Decoder reads a frame. After the first failure every read returns zero and err stays set, so
 // callers check once. A length from the wire is not trusted before the bytes behind it have been
 // seen.
-//
-// The strings that it reads share the memory of the frame: a caller that keeps one of many has to
-// clone it.
 type Decoder struct {
 	B   string // what is left of the frame
 	Err error
@@ -193,10 +191,10 @@ func (d *Decoder) long() int64 { return int64(bigEndian(d.take(8))) }
 
 func (d *Decoder) bool() bool { return bigEndian(d.take(1)) != 0 }
 
-// Text reads a string; a null one is "".
+// Text reads a copy of a string; a null one is "".
 func (d *Decoder) Text() string {
 	text, _ := d.nullable()
-	return text
+	return strings.Clone(text)
 }
 
 // Bytes reads a copy of a byte string, or nil if it is null.
@@ -208,7 +206,7 @@ func (d *Decoder) Bytes() []byte {
 	return []byte(text)
 }
 
-// nullable reads a string that may be null.
+// nullable reads a string that may be null. The string shares the memory of the frame.
 func (d *Decoder) nullable() (text string, isNull bool) {
 	n := d.Int()
 	if n == -1 {
@@ -217,7 +215,8 @@ func (d *Decoder) nullable() (text string, isNull bool) {
 	return d.take(int(n)), false
 }
 
-// Names reads the names of a znode's children; no server has an empty one.
+// Names reads the names of a znode's children; no server has an empty one. They share the memory of
+// the frame: a caller that keeps one of many has to clone it.
 func (d *Decoder) Names() []string {
 	n := d.Int()
 	if n == -1 || n == 0 || d.Err != nil {
@@ -229,7 +228,7 @@ func (d *Decoder) Names() []string {
 	}
 	names := make([]string, n)
 	for i := range names {
-		names[i] = d.Text()
+		names[i], _ = d.nullable()
 		if names[i] == "" {
 			d.Err = ErrShort
 			return nil
