@@ -135,7 +135,7 @@ func (a *acquisition) join(caller context.Context) (h *Hold, joined bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.liveLocked() {
-		h.forgetCaller()
+		h.untieWork()
 		h.cancel(nil)
 		return nil, false
 	}

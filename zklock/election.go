@@ -353,7 +353,7 @@ func (e *Election) first(ctx context.Context, s *session.Session) (string, error
 		return "", err
 	}
 	first, err := queue.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
-	return strings.Clone(first), err // an observer keeps it, but not the list
+	return strings.Clone(first), err // a copy: an observer keeps the name, but not the list
 }
 
 // firstInLine is the first in line of an election.

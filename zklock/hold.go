@@ -34,9 +34,9 @@ type Hold struct {
 	workCtx *leaseContext // ends with the hold, and with caller too
 
 	// Made by tieWork, if caller may end:
-	tied      leaseContext       // workCtx
-	untie     func() bool        // stops the callback for caller's end
-	stopTimer context.CancelFunc // of caller's deadline; nil if it has none
+	tied           leaseContext       // what workCtx points to; a field, to save an allocation
+	untie          func() bool        // stops the callback for caller's end
+	cancelDeadline context.CancelFunc // of caller's deadline; nil if it has none
 
 	released atomic.Bool // by Unlock
 }
@@ -63,7 +63,7 @@ func (h *Hold) tieWork() {
 	var base context.Context = &h.ctx
 	deadline, hasDeadline := h.caller.Deadline()
 	if hasDeadline {
-		base, h.stopTimer = context.WithDeadline(base, deadline)
+		base, h.cancelDeadline = context.WithDeadline(base, deadline)
 	}
 	work, cancel := context.WithCancelCause(base)
 	h.tied = leaseContext{work, h.ctx.s}
@@ -79,13 +79,14 @@ func (h *Hold) tieWork() {
 	})
 }
 
-// forgetCaller releases what ties the work's context to the caller's.
-func (h *Hold) forgetCaller() {
+// untieWork releases what ties the work's context to the caller's. The hold has ended, or never
+// begins, since this may end the work's context.
+func (h *Hold) untieWork() {
 	if h.untie != nil {
 		h.untie()
 	}
-	if h.stopTimer != nil {
-		h.stopTimer()
+	if h.cancelDeadline != nil {
+		h.cancelDeadline()
 	}
 }
 
@@ -251,7 +252,7 @@ func (h *Hold) unlock() (lost, refused error) {
 	}
 	lost = h.Err()
 	last := h.a.drop(h)
-	h.forgetCaller()
+	h.untieWork()
 	if !last {
 		return lost, nil
 	}

@@ -104,8 +104,8 @@ type lockKey struct {
 	path string
 }
 
-// lockKeys returns the lockKey of each path, as the arguments of context.Context.Value that they
-// are. A lock makes them once, since the conversion allocates.
+// lockKeys returns the lockKey of each path, converted to any for context.Context.Value. A lock
+// makes them once, since the conversion allocates.
 func lockKeys(c *Client, paths []string) []any {
 	keys := make([]any, len(paths))
 	for i, path := range paths {

@@ -292,9 +292,9 @@ func (l *lock) obtain(
 	var room [1]queue.Queue // enough for all but a MultiLock
 	queues := room[:0]
 	for _, dir := range l.dirs {
-		place := l.placeIn(ctx, dir, call)
-		place.Caller = caller
-		queues = append(queues, place)
+		q := l.queueIn(ctx, dir, call)
+		q.Caller = caller
+		queues = append(queues, q)
 	}
 	for {
 		s, err := l.c.await(ctx)
@@ -357,8 +357,9 @@ func withLine(ctx context.Context, err error, line queue.LineError) error {
 	return fmt.Errorf("%w, %w", err, line)
 }
 
-// placeIn describes the place in line of a call in dir, one of the lock's directories.
-func (l *lock) placeIn(ctx context.Context, dir string, call LockInfo) queue.Queue {
+// queueIn returns the queue.Queue of dir, one of the lock's directories, for a call. Its Caller is
+// not set.
+func (l *lock) queueIn(ctx context.Context, dir string, call LockInfo) queue.Queue {
 	place := l.place
 	place.Dir = dir
 	place.Kind = contenderKind(call.Kind)

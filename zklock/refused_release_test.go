@@ -105,7 +105,8 @@ func TestAZnodeThatMayHaveBeenMadeIsSearchedForOnceThatIsAllowed(t *testing.T) {
 	})
 }
 
-// Unlock waits for the answer for a tenth of the session timeout, also just after another Unlock.
+// Unlock waits for the answer for about a tenth of the session timeout, also just after another
+// Unlock.
 func TestUnlockReturnsARefusalThatComesInTime(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)

@@ -80,8 +80,8 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 		return l.fail("resize", err)
 	}
 	return l.withSession(ctx, "resize", func(z *session.Session) error {
-		place := l.placeIn(ctx, l.path, LockInfo{Kind: KindSemaphore})
-		return l.place.Size.Resize(ctx, z, place, size)
+		q := l.queueIn(ctx, l.path, LockInfo{Kind: KindSemaphore})
+		return l.place.Size.Resize(ctx, z, q, size)
 	})
 }
 
@@ -91,8 +91,8 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 func (s *Semaphore) Size(ctx context.Context) (size, free int, err error) {
 	l := &s.lock
 	err = l.withSession(ctx, "size", func(z *session.Session) (err error) {
-		place := l.placeIn(ctx, l.path, LockInfo{Kind: KindSemaphore})
-		size, free, err = l.place.Size.Free(ctx, z, place)
+		q := l.queueIn(ctx, l.path, LockInfo{Kind: KindSemaphore})
+		size, free, err = l.place.Size.Free(ctx, z, q)
 		return err
 	})
 	return size, free, err

@@ -319,6 +319,18 @@ func (c *config) join(path string) string {
 	return c.chroot + path
 }
 
+// joinAll returns paths with the chroot: without one, paths itself.
+func (c *config) joinAll(paths []string) []string {
+	if c.chroot == "" {
+		return paths
+	}
+	full := make([]string, len(paths))
+	for i, path := range paths {
+		full[i] = c.join(path)
+	}
+	return full
+}
+
 // strip returns path without the chroot.
 func (c *config) strip(path string) string {
 	return cmp.Or(strings.TrimPrefix(path, c.chroot), "/")

@@ -105,7 +105,7 @@ type Retention struct {
 	holder  Holder        // nil before ReportTo, and after Release
 }
 
-// Holder relies on a Retention.
+// Holder is told when a znode of its Retention is gone.
 type Holder interface {
 	// Missing says that node, one of the Retention's znodes, does not exist.
 	Missing(node string)
@@ -213,8 +213,8 @@ func (r *Retention) Release() {
 }
 
 // ReportTo has the session call h.Missing, in a goroutine of its own, when a heartbeat finds one of
-// the znodes missing, or at once if one has. From then on heartbeats check the znodes of other
-// Retentions only.
+// the znodes missing, or at once if that has happened. After such a find, heartbeats check only the
+// znodes of other Retentions.
 func (r *Retention) ReportTo(h Holder) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()

@@ -42,12 +42,13 @@ func (s *Session) multi(ops []Op) *Result[Transaction] {
 		}
 	}
 	a.r.Path = a.r.Touches[0].Path
-	completeMulti(a)
+	finishMulti(a)
 	return a
 }
 
-// completeMulti completes a multi that has all its operations.
-func completeMulti(a *Result[Transaction]) {
+// finishMulti ends the frame of a multi that has all its operations, and sets how its reply is
+// decoded.
+func finishMulti(a *Result[Transaction]) {
 	a.r.Frame = wire.AppendMultiHeader(a.r.Frame, -1, true)
 	a.decode = (*Session).resolveTransaction
 }
@@ -190,7 +191,7 @@ func (s *Session) check(name, node string) *Result[Transaction] {
 	// A path that CheckPath refuses is sent all the same: another client may have named the znode.
 	_ = s.appendOp(a.r, OpCheck{Path: node, Version: -1})
 	a.r.Repeatable = true // it changes nothing
-	completeMulti(a)
+	finishMulti(a)
 	return a
 }
 

@@ -49,7 +49,8 @@ type Data struct {
 	Stat  zk.Stat
 }
 
-// Children are the names of a znode's children, in no order, with its Stat, from one read.
+// Children are the names of a znode's children, in no order, with its Stat, from one read. The
+// names share the reply's memory: clone one that is kept.
 type Children struct {
 	Names []string
 	Stat  zk.Stat
@@ -301,7 +302,7 @@ func (s *Session) Gone(path string) { s.ephemerals.Gone(path, math.MaxInt64, tru
 func checkCreate(path string, mode Mode) error {
 	isNumbered := mode == EphemeralSequential || mode == PersistentSequential
 	if isNumbered && (strings.HasSuffix(path, "/") || strings.HasSuffix(path, ".")) {
-		path += "0" // with the number behind it this is a name, and no relative component
+		path += "0" // the server appends a number, so "/a/" and "/a/." name a child
 	}
 	return CheckPath(path)
 }

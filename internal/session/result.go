@@ -12,10 +12,12 @@ type Result[T any] struct {
 	Value T     // the server's answer; zero if Err is set, except for a Multi
 	Err   error // why the request failed
 
-	r      *pipeline.Request     // nil if it was refused before any I/O, with Err
-	read   func(*wire.Decoder) T // decodes the reply's body; nil if decode decodes the reply
+	r *pipeline.Request // nil if it was refused before any I/O, with Err
+	// read decodes the reply's body; nil if decode decodes the reply.
+	read func(*wire.Decoder) T
+	// decode decodes the reply, and counts the ephemeral znodes of which that tells.
 	decode func(*Session, *pipeline.Request) (T, error)
-	d      wire.Decoder // used by decode and read; a field, to save an allocation
+	d      wire.Decoder // read's; a field, to save an allocation
 }
 
 // newResult returns the Result of a new request, whose frame still lacks its body. A lock makes
@@ -69,10 +71,9 @@ func (a *Result[T]) decodeReply(s *Session) (v T, err error) {
 }
 
 // do runs the requests of asks, and resolves each. It returns the first Err, in the order of asks.
-// requests is empty, and may have room for them.
-func (s *Session) do(
-	ctx context.Context, requests []*pipeline.Request, asks ...answerable,
-) error {
+// room is an empty slice, in which it collects the requests.
+func (s *Session) do(ctx context.Context, room []*pipeline.Request, asks ...answerable) error {
+	requests := room
 	for _, a := range asks {
 		if r := a.request(); r != nil {
 			requests = append(requests, r)

@@ -115,10 +115,7 @@ func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*watch.Watch
 func (s *Session) WatchAllAndCreation(
 	ctx context.Context, absent string, paths ...string,
 ) (all []*watch.Watch, created *watch.Watch, err error) {
-	full := make([]string, len(paths))
-	for i, path := range paths {
-		full[i] = s.cfg.join(path)
-	}
+	full := s.cfg.joinAll(paths)
 	if absent != "" {
 		absent = s.cfg.join(absent)
 	}

@@ -41,8 +41,8 @@ type Conn struct {
 	began time.Time // when the connect request was sent; set before run starts
 
 	// Used only by the goroutine that calls Receive:
-	in     *bufio.Reader
-	buffer []byte // for the frame that is being read; as long as the longest one, up to maxBuffer
+	in          *bufio.Reader
+	frameBuffer []byte // for the frame that is being read; grows up to maxFrameBuffer
 
 	writesAtOnce bool // see WritesAtOnce
 

@@ -17,9 +17,9 @@ import (
 // progressStep is how many bytes of a long frame count as a sign of life.
 const progressStep = 4 << 10
 
-// maxBuffer is the length of the longest buffer that a conn keeps to read into, in bytes. It is
-// enough for a list of about a thousand contenders.
-const maxBuffer = 64 << 10
+// maxFrameBuffer is the length of the longest buffer that a conn keeps to read into, in bytes. A
+// list of about a thousand contenders fits into it.
+const maxFrameBuffer = 64 << 10
 
 // Receive reads and handles one frame. It returns to the driver the connect response's body and the
 // headers of the replies to the driver's own requests, and nil for all other frames. If it returns
@@ -31,7 +31,7 @@ func (c *Conn) Receive() (forDriver []byte, err error) {
 		forDriver, err = c.receiveConnectResponse()
 	}
 	if err != nil {
-		c.buffer = nil // the driver keeps the conn until it has another one
+		c.frameBuffer = nil // frees memory: the driver keeps a failed conn until it has another one
 		c.Fail(err)
 		return nil, c.Failure()
 	}
@@ -58,7 +58,7 @@ func (c *Conn) receiveConnectResponse() (body []byte, err error) {
 	if err != nil {
 		return nil, c.socketError(err)
 	}
-	body = []byte(frame)
+	body = []byte(frame) // for the driver
 	return body, c.handshake(body)
 }
 
@@ -100,13 +100,13 @@ func (c *Conn) readLength() (size int, err error) {
 	return size, nil
 }
 
-// readHeader reads the first bytes of a frame of size bytes, which is no shorter, into the buffer.
-// That has room for the frame or, if it is long, for the beginning.
+// readHeader reads the header of a frame of size bytes into the conn's buffer. The frame is no
+// shorter than that. The capacity of the result is that of the buffer, in which readRest goes on.
 func (c *Conn) readHeader(size int) ([]byte, error) {
-	if min(size, maxBuffer) > len(c.buffer) {
-		c.buffer = make([]byte, min(max(size, 2*len(c.buffer)), maxBuffer))
+	if min(size, maxFrameBuffer) > len(c.frameBuffer) {
+		c.frameBuffer = make([]byte, min(max(size, 2*len(c.frameBuffer)), maxFrameBuffer))
 	}
-	header := c.buffer[:wire.ReplyHeaderLen]
+	header := c.frameBuffer[:wire.ReplyHeaderLen]
 	if _, err := io.ReadFull(c.in, header); err != nil {
 		return nil, c.socketError(err)
 	}
@@ -137,9 +137,9 @@ func (c *Conn) checkExpected(header []byte) error {
 	return c.pipe.Blame(err)
 }
 
-// readRest reads the rest of a frame of size bytes, whose header readHeader has read, and returns
-// the frame. If that is longer than the buffer, memory grows with the bytes that arrive, not with
-// the announced length.
+// readRest reads the rest of a frame of size bytes, whose header readHeader has read, and returns a
+// copy of the frame. For one that is longer than the buffer, memory grows with the bytes that
+// arrive, not with the announced length.
 func (c *Conn) readRest(header []byte, size int) (string, error) {
 	d := wire.Decoder{B: string(header)}
 	isReply := d.Int() != wire.XidNotification // only a reply shows that the server answers

@@ -193,21 +193,21 @@ func (d *Decoder) bool() bool { return bigEndian(d.take(1)) != 0 }
 
 // Text reads a copy of a string; a null one is "".
 func (d *Decoder) Text() string {
-	text, _ := d.nullable()
+	text, _ := d.takeString()
 	return strings.Clone(text)
 }
 
 // Bytes reads a copy of a byte string, or nil if it is null.
 func (d *Decoder) Bytes() []byte {
-	text, isNull := d.nullable()
+	text, isNull := d.takeString()
 	if isNull || d.Err != nil {
 		return nil
 	}
 	return []byte(text)
 }
 
-// nullable reads a string that may be null. The string shares the memory of the frame.
-func (d *Decoder) nullable() (text string, isNull bool) {
+// takeString reads a string, which may be null. It shares the memory of the frame.
+func (d *Decoder) takeString() (text string, isNull bool) {
 	n := d.Int()
 	if n == -1 {
 		return "", true
@@ -228,7 +228,7 @@ func (d *Decoder) Names() []string {
 	}
 	names := make([]string, n)
 	for i := range names {
-		names[i], _ = d.nullable()
+		names[i], _ = d.takeString()
 		if names[i] == "" {
 			d.Err = ErrShort
 			return nil
@@ -239,7 +239,7 @@ func (d *Decoder) Names() []string {
 
 func (d *Decoder) skipNames() {
 	for n := d.Int(); n > 0 && d.Err == nil; n-- {
-		d.nullable()
+		d.takeString()
 	}
 }
 

@@ -16,7 +16,7 @@ type Result struct {
 	// OpError: an operation was refused; OpCreate2: a container's create, answered with a Stat
 	Op   int32
 	Code int32
-	Raw  string // with its header
+	Raw  string // with its header; shares the frame's memory
 }
 
 // Results yields the results in the reply to a request of, OpMulti or OpMultiRead. If d.Err is set,
@@ -37,9 +37,9 @@ func (d *Decoder) Results(of int32) iter.Seq[Result] {
 					d.Err = ErrShort
 				}
 			case op == OpCreate:
-				d.nullable()
+				d.takeString()
 			case op == OpCreate2:
-				d.nullable()
+				d.takeString()
 				d.take(StatLen)
 			case op == OpSetData:
 				d.take(StatLen)
