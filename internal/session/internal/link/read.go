@@ -298,7 +298,7 @@ func (c *Conn) completeSeveral(r *pipeline.Request, reply pipeline.Reply) error 
 // notification handles a notification; d is behind its header. No request is to blame for one that
 // can't be read: requests that wait are treated as when the connection breaks.
 func (c *Conn) notification(d *wire.Decoder, header wire.ReplyHeader) error {
-	typ, _, path := d.Int(), d.Int(), d.Text()
+	typ, _, path := d.Int(), d.Int(), d.SharedText() // nobody keeps the path
 	if d.Err != nil {
 		return fmt.Errorf("%w: notification: %w", failure.ErrGarbled, d.Err)
 	}

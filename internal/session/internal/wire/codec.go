@@ -193,8 +193,13 @@ func (d *Decoder) bool() bool { return bigEndian(d.take(1)) != 0 }
 
 // Text reads a copy of a string; a null one is "".
 func (d *Decoder) Text() string {
+	return strings.Clone(d.SharedText())
+}
+
+// SharedText is Text without a copy: the string shares the memory of the frame.
+func (d *Decoder) SharedText() string {
 	text, _ := d.takeString()
-	return strings.Clone(text)
+	return text
 }
 
 // Bytes reads a copy of a byte string, or nil if it is null.
@@ -228,7 +233,7 @@ func (d *Decoder) Names() []string {
 	}
 	names := make([]string, n)
 	for i := range names {
-		names[i], _ = d.takeString()
+		names[i] = d.SharedText()
 		if names[i] == "" {
 			d.Err = ErrShort
 			return nil
