@@ -21,7 +21,7 @@ type unlockBound struct {
 func (b *unlockBound) within(limit time.Duration) context.Context {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	isFresh := b.ctx != nil && b.limit == limit && time.Since(b.made) < limit/100
+	isFresh := b.limit == limit && time.Since(b.made) < limit/100
 	if !isFresh {
 		b.limit = limit
 		b.made = time.Now()

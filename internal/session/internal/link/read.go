@@ -31,7 +31,7 @@ func (c *Conn) Receive() (forDriver []byte, err error) {
 		forDriver, err = c.receiveConnectResponse()
 	}
 	if err != nil {
-		c.frameBuffer = nil // frees memory: the driver keeps a failed conn until it has another one
+		c.frameBuffer = nil // the driver keeps a failed conn until it has another one
 		c.Fail(err)
 		return nil, c.Failure()
 	}
@@ -100,8 +100,8 @@ func (c *Conn) readLength() (size int, err error) {
 	return size, nil
 }
 
-// readHeader reads the header of a frame of size bytes into the conn's buffer. The frame is no
-// shorter than that. The capacity of the result is that of the buffer, in which readRest goes on.
+// readHeader reads the header of a frame into the conn's buffer. size is the frame's length, which
+// is at least the header's. The result has the buffer's capacity, since readRest goes on in it.
 func (c *Conn) readHeader(size int) ([]byte, error) {
 	if min(size, maxFrameBuffer) > len(c.frameBuffer) {
 		c.frameBuffer = make([]byte, min(max(size, 2*len(c.frameBuffer)), maxFrameBuffer))

@@ -43,7 +43,8 @@ func TestIndependentWritesThatWaitTogetherLeaveAsOneTransaction(t *testing.T) {
 
 	reply(t, p, all[0], wire.CodeOK, results(0, 0))
 	requireEnded(t, []*pipeline.Request{a, b}, sameDir)
-	require.Equal(t, string(wire.AppendString(nil, "/made")), a.Body, "as if it had been sent alone")
+	made := string(wire.AppendString(nil, "/made"))
+	require.Equal(t, made, a.Body, "as if it had been sent alone")
 }
 
 // A write that is in no group is overtaken by none that depends on it either.
