@@ -34,7 +34,7 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	began := time.Now()
-	c := match.Config{Warm: 500 * time.Millisecond, First: 10 * time.Second,
+	c := match.Config{Warm: 500 * time.Millisecond, First: 20 * time.Second,
 		Servers: servers.Config{Nodes: 3},
 		Log: func(format string, args ...any) {
 			fmt.Fprintf(os.Stderr, "%5.0fs "+format+"\n",

@@ -104,15 +104,17 @@ func Run(ctx context.Context, c Config) (res *Result, err error) {
 	return &m.Result, ctx.Err()
 }
 
-// warmUp runs the operations that the measurements need for a while.
+// warmUp runs the operations that the measurements need for a while, at all servers: each of them is
+// a virtual machine of its own.
 func (m *run) warmUp(ctx context.Context) {
 	for _, c := range m.Contestants {
 		if ctx.Err() != nil {
 			return
 		}
 		m.Log("warming up: %s", c.Title)
-		for _, s := range []Setting{{Clients: 4, Workers: 4, Locks: 1},
-			{Clients: 1, Workers: 1, Locks: 1}} {
+		contended := Setting{Clients: 4, Workers: 4, Locks: 1}
+		free := Setting{Clients: 3, Workers: 1, Locks: 3}
+		for _, s := range []Setting{contended, free} {
 			if _, err := m.race(ctx, s, c, 0, 0, m.First/2); err != nil {
 				m.failed(ctx, c, "warming up", err)
 				break
