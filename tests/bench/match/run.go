@@ -104,8 +104,8 @@ func Run(ctx context.Context, c Config) (res *Result, err error) {
 	return &m.Result, ctx.Err()
 }
 
-// warmUp runs the operations that the measurements need for a while, at all servers: each of them is
-// a virtual machine of its own.
+// warmUp runs the operations that the measurements need for a while, at all servers: each is a
+// virtual machine of its own.
 func (m *run) warmUp(ctx context.Context) {
 	for _, c := range m.Contestants {
 		if ctx.Err() != nil {
