@@ -35,7 +35,7 @@ type Client struct {
 	use   inUse       // what Status shows
 	local localQueues // of WithLocalHandoff
 
-	unlockBound unlockBound // of Unlock's wait for the answer
+	unlockBounds unlockBounds // of Unlock's waits for the answer
 
 	// what Close waits for: acquisitions that have not ended, and goroutines of spawn
 	ends sync.WaitGroup

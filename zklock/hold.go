@@ -256,7 +256,7 @@ func (h *Hold) unlock() (lost, refused error) {
 	if !last {
 		return lost, nil
 	}
-	err := h.a.release(h.unlockContext())
+	err := h.release()
 	switch {
 	case errors.Is(err, ErrNodeDeleted): // perhaps while the lock was in use
 		lost = cmp.Or(lost, err)
@@ -267,14 +267,17 @@ func (h *Hold) unlock() (lost, refused error) {
 	return lost, refused
 }
 
-// unlockContext returns the context that bounds Unlock's wait for the ensemble's answer. Without a
-// connection it has ended, and the deletion goes on in the background.
-func (h *Hold) unlockContext() context.Context {
+// release releases the lock, and waits for the ensemble's answer as long as Unlock does. Without a
+// connection it does not wait, and the deletion goes on in the background.
+func (h *Hold) release() error {
 	s := h.ctx.s
 	if s.State() != session.Connected {
-		return endedContext
+		return h.a.release(endedContext)
 	}
-	return h.a.c.unlockBound.within(min(s.Timeout()/10, time.Second))
+	bounds := &h.a.c.unlockBounds
+	bound := bounds.begin(min(s.Timeout()/10, time.Second))
+	defer bounds.finish(bound)
+	return h.a.release(bound.ctx)
 }
 
 // endedContext has ended.

@@ -23,9 +23,10 @@ func (c *Conn) Exchange(ctx context.Context, requests []*pipeline.Request) (queu
 	for done := 0; done < len(requests); {
 		for queued < min(len(requests), done+2*pipeline.Burst) {
 			end := min(len(requests), queued+pipeline.Burst)
-			if !c.send(requests[queued:end]) {
+			if !c.Add(requests[queued:end]...) {
 				return queued, nil
 			}
+			c.Flush()
 			queued = end
 		}
 		burst := requests[done:min(queued, done+pipeline.Burst)]

@@ -24,17 +24,18 @@ const maxAtOnce = 2 << 10
 // long.
 var ErrSilent = errors.New("no reply")
 
-// Enqueue puts requests on the conn, one behind the other. It returns false if the conn has failed,
-// and none of them was taken.
+// Enqueue puts requests on the conn, one behind the other, and has run write them. It returns false
+// if the conn has failed, and none of them was taken.
 func (c *Conn) Enqueue(requests ...*pipeline.Request) bool {
-	c.mu.Lock()
-	added := c.addLocked(requests)
-	c.mu.Unlock()
+	added := c.Add(requests...)
 	poke(c.wake)
 	return added
 }
 
-func (c *Conn) addLocked(requests []*pipeline.Request) bool {
+// Add is Enqueue without the writing: the caller calls Flush when it holds no mutex.
+func (c *Conn) Add(requests ...*pipeline.Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.state == connFailed {
 		return false
 	}
@@ -45,30 +46,34 @@ func (c *Conn) addLocked(requests []*pipeline.Request) bool {
 	return true
 }
 
-// send is Enqueue for a call. If the conn is idle, the call writes its requests itself: that saves
-// it the switch to run. The write returns at once, whatever the call's deadline: the server has
-// read every earlier request, since it has answered them all, so the socket's buffer is empty and
-// has room for a few more. Only a server that makes up its answers without reading could have the
-// call wait, for one patience at most: then the write fails, and the conn with it.
-func (c *Conn) send(requests []*pipeline.Request) bool {
+// Flush has the requests written that Add has put on the conn. If no reply is due, Flush writes
+// what is queued itself, unless somebody else is writing: that saves the caller the switch to run.
+//
+// The write returns at once, whatever the caller's deadline: the server has read every earlier
+// request, since it has answered them all, so the socket's buffer is empty and has room for a few
+// more. Only a server that makes up its answers without reading could have the caller wait, for one
+// patience at most: then the write fails, and the conn with it.
+func (c *Conn) Flush() {
 	c.mu.Lock()
-	isIdle := c.writesAtOnce && c.state == connOpen && !c.isWriting && c.pipe.Idle()
-	added := c.addLocked(requests)
-	if !added || !isIdle || c.pipe.QueuedBytes() > maxAtOnce {
+	_, pending := c.pipe.Waiting()
+	isIdle := c.writesAtOnce && c.state == connOpen && !c.isWriting && pending == 0
+	if !isIdle || c.pipe.QueuedBytes() > maxAtOnce {
 		c.mu.Unlock()
 		poke(c.wake)
-		return added
+		return
 	}
 	piece, _ := c.takePieceLocked()
 	c.mu.Unlock()
+	if len(piece) == 0 {
+		return // somebody else has written it
+	}
 	if err := c.write(piece); err != nil {
 		c.Fail(err)
-		return true
+		return
 	}
 	if c.wrote() {
 		poke(c.wake) // run may have found the conn being written to
 	}
-	return true
 }
 
 // WritesAtOnce may be implemented by the connections of a session.Dialer: a short write to one on
@@ -171,7 +176,7 @@ func (c *Conn) writeLoop() error {
 		if err := c.write(piece); err != nil {
 			return err
 		}
-		// send needs the result of wrote: while a call writes, this loop may have emptied wake and
+		// Flush needs the result of wrote: while a call writes, this loop may have emptied wake and
 		// found nothing to do. Here that can't be: what was queued during this write has filled
 		// wake, and only this loop empties it. What the window holds back is woken by Conn.take,
 		// when replies make room.

@@ -201,9 +201,6 @@ func (p *Pipeline) CanRefill() bool {
 // Waiting returns how many requests wait to be written, and how many wait for their replies.
 func (p *Pipeline) Waiting() (queued, pending int) { return p.queue.n, p.pending.n }
 
-// Idle reports whether nothing waits to be written, and no reply is due.
-func (p *Pipeline) Idle() bool { return p.queue.n == 0 && p.pending.n == 0 }
-
 // QueuedBytes returns how long the requests are that wait to be written.
 func (p *Pipeline) QueuedBytes() int { return p.queue.bytes }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// What the table sends to its server. No call waits for the replies: hooks take them.
+// What the table sends to its server. No call waits for the replies: hooks take them. Requests that
+// set watches are written when the caller calls link.Conn.Flush, without the table's mutex.
 
 // askLocked asks the server to watch the znode t, by an exists request. conn is not nil.
 //
@@ -29,7 +30,7 @@ func (ws *Table) askLocked(t *watched) {
 			ws.takeAnswerLocked(t, code)
 		}
 	}
-	ws.conn.Enqueue(r)
+	ws.conn.Add(r)
 }
 
 // askAllLocked asks the server to watch ts, in order, by setWatches requests. Each of ts is
@@ -91,7 +92,7 @@ func (ws *Table) setWatchesLocked(
 		frame := appendSetWatches(make([]byte, 0, size+64), some, zxid)
 		r := pipeline.Unawaited(wire.OpSetWatches, "set watches", "", frame)
 		r.Hook = func(code int32) { hook(some, code) }
-		ws.conn.Enqueue(r)
+		ws.conn.Add(r)
 		requests++
 	}
 	return requests

@@ -112,10 +112,14 @@ func New(juteMaxBuffer int, spawn func(fn func()) bool, missing func(path string
 func (ws *Table) Add(path string, child bool) *Watch {
 	key := watchKey{path, child}
 	ws.mu.Lock()
-	defer ws.mu.Unlock()
 	w, ask := ws.enlistLocked(key, noBelief)
 	if ask {
 		ws.askLocked(w.t)
+	}
+	c := ws.conn
+	ws.mu.Unlock()
+	if ask {
+		c.Flush()
 	}
 	return w
 }
@@ -126,8 +130,18 @@ func (ws *Table) Add(path string, child bool) *Watch {
 // that path. See "The order of requests" at Table.
 func (ws *Table) AddAll(paths []string, absent string) []*Watch {
 	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	all := make([]*Watch, len(paths), len(paths)+1)
+	all, isAsked := ws.addAllLocked(paths, absent)
+	c := ws.conn
+	ws.mu.Unlock()
+	if isAsked {
+		c.Flush()
+	}
+	return all
+}
+
+// addAllLocked is AddAll, but leaves it to the caller to flush the conn if the server isAsked.
+func (ws *Table) addAllLocked(paths []string, absent string) (all []*Watch, isAsked bool) {
+	all = make([]*Watch, len(paths), len(paths)+1)
 	toAsk := make([]*watched, 0, len(paths)+1)
 	enlist := func(path string, b belief) *Watch {
 		w, ask := ws.enlistLocked(watchKey{path, false}, b)
@@ -144,7 +158,7 @@ func (ws *Table) AddAll(paths []string, absent string) []*Watch {
 	}
 	slices.Reverse(toAsk)
 	ws.askAllLocked(toAsk)
-	return all
+	return all, len(toAsk) > 0
 }
 
 // enlistLocked adds a Watch of key. b counts only if no other Watch of key is in the table. ask
@@ -357,8 +371,9 @@ func (ws *Table) Detach(c *link.Conn) {
 // server reports at once what has changed since. The others are asked for as if for the first time.
 //
 // Each call asks for some of them, and more says that another call is needed: in between, others
-// can use the table. The caller has the requests written after the last call.
+// can use the table. The requests are written when the caller has opened c.
 func (ws *Table) Restore(c *link.Conn) (more bool) {
+	defer c.Flush() // run finds them when it begins to write
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.conn != c {
