@@ -12,12 +12,12 @@ import (
 // the timer of one that nobody ends would wake the process.
 type unlockBounds struct {
 	mu       sync.Mutex   // guards what follows, and the bounds' calls
-	shared   *unlockBound // by the next calls; nil if there is none
+	shared   *answerBound // by the next calls; nil if there is none
 	lastCall time.Time    // when the latest call began
 }
 
-// unlockBound is a context with which calls of Unlock wait.
-type unlockBound struct {
+// answerBound is a context with which calls of Unlock wait for an answer.
+type answerBound struct {
 	ctx   context.Context
 	end   context.CancelFunc
 	limit time.Duration
@@ -27,7 +27,7 @@ type unlockBound struct {
 
 // begin returns a bound whose context ends after limit, or up to a hundredth of that earlier. The
 // call passes it to finish when it has waited.
-func (b *unlockBounds) begin(limit time.Duration) *unlockBound {
+func (b *unlockBounds) begin(limit time.Duration) *answerBound {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -35,9 +35,9 @@ func (b *unlockBounds) begin(limit time.Duration) *unlockBound {
 	b.lastCall = now
 	bound := b.shared
 	if bound == nil || bound.limit != limit || now.Sub(bound.made) >= limit/100 {
-		bound = &unlockBound{limit: limit, made: now}
+		bound = &answerBound{limit: limit, made: now}
 		bound.ctx, bound.end = context.WithTimeout(context.Background(), limit)
-		b.stopSharing()
+		b.stopSharingLocked()
 		if isOften {
 			b.shared = bound
 		}
@@ -48,7 +48,7 @@ func (b *unlockBounds) begin(limit time.Duration) *unlockBound {
 
 // finish says that a call does not wait any more. The last one ends the context, unless the next
 // calls share it.
-func (b *unlockBounds) finish(bound *unlockBound) {
+func (b *unlockBounds) finish(bound *answerBound) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	bound.calls--
@@ -57,8 +57,8 @@ func (b *unlockBounds) finish(bound *unlockBound) {
 	}
 }
 
-// stopSharing sees to it that no further call gets the shared bound.
-func (b *unlockBounds) stopSharing() {
+// stopSharingLocked sees to it that no further call gets the shared bound.
+func (b *unlockBounds) stopSharingLocked() {
 	if b.shared != nil && b.shared.calls == 0 {
 		b.shared.end()
 	}

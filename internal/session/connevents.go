@@ -127,19 +127,23 @@ func (c *connection) open() bool {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Err() != nil || !c.Open() {
+	if s.Err() != nil {
+		return false
+	}
+	if s.unseen {
+		// Before Open, and so in front of the calls' requests: their reads are not older than the
+		// event.
+		sync := pipeline.Unawaited(wire.OpSync, "sync", "",
+			wire.AppendString(wire.AppendHeader(nil, wire.OpSync), s.cfg.join("/")))
+		sync.Urgent = true
+		c.Enqueue(sync)
+	}
+	if !c.Open() {
 		return false
 	}
 	if s.conn != nil {
 		// The conn before has failed, and its Down has not run yet.
 		s.disconnectedLocked(s.conn.Failure())
-	}
-	if s.unseen {
-		// In front of the calls' requests: so their reads are not older than the event.
-		sync := pipeline.Unawaited(wire.OpSync, "sync", "",
-			wire.AppendString(wire.AppendHeader(nil, wire.OpSync), s.cfg.join("/")))
-		sync.Urgent = true
-		c.Enqueue(sync)
 	}
 	s.connectedLocked(c)
 	return true

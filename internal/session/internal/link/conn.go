@@ -28,7 +28,7 @@ import (
 // of replies are seen, and watches can be removed.
 //
 // Two goroutines work on a Conn: the driver's reader, in Receive (read.go), and run (write.go). A
-// call that finds the Conn idle writes its requests itself.
+// call also writes, what is queued, if no reply is due (Flush).
 type Conn struct {
 	Server string // its address
 
@@ -59,7 +59,7 @@ type Conn struct {
 	isWriting bool
 	out       []byte
 
-	wake chan struct{} // something was queued, or the conn has failed; capacity 1
+	wake chan struct{} // run is to write what is queued, or the conn has failed; capacity 1
 }
 
 // Common is what the conns of one session have in common.

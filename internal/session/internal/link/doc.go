@@ -7,6 +7,7 @@
 //
 // Two goroutines work on a Conn. The driver's calls Receive in a loop, so it reads, and completes
 // requests. The session's, started by Owner.Spawn after the handshake, presents the credentials,
-// writes, and calls Owner.Beat. When a Conn fails, a third goroutine closes the socket. The session
-// joins the last two by Common.Joined, and the first with the driver.
+// writes, and calls Owner.Beat. While no reply is due, a call writes its requests itself (Flush).
+// When a Conn fails, a third goroutine closes the socket. The session joins the last two by
+// Common.Joined, and the first with the driver.
 package link

@@ -46,8 +46,8 @@ func (c *Conn) Add(requests ...*pipeline.Request) bool {
 	return true
 }
 
-// Flush has the requests written that Add has put on the conn. If no reply is due, Flush writes
-// what is queued itself, unless somebody else is writing: that saves the caller the switch to run.
+// Flush has written what Add has put on the conn. If no reply is due, Flush writes what is queued
+// itself, unless somebody else is writing: that saves the caller the switch to run.
 //
 // The write returns at once, whatever the caller's deadline: the server has read every earlier
 // request, since it has answered them all, so the socket's buffer is empty and has room for a few
@@ -55,7 +55,11 @@ func (c *Conn) Add(requests ...*pipeline.Request) bool {
 // patience at most: then the write fails, and the conn with it.
 func (c *Conn) Flush() {
 	c.mu.Lock()
-	_, pending := c.pipe.Waiting()
+	queued, pending := c.pipe.Waiting()
+	if queued == 0 { // somebody else has written it, or the conn has failed
+		c.mu.Unlock()
+		return
+	}
 	isIdle := c.writesAtOnce && c.state == connOpen && !c.isWriting && pending == 0
 	if !isIdle || c.pipe.QueuedBytes() > maxAtOnce {
 		c.mu.Unlock()
@@ -64,9 +68,6 @@ func (c *Conn) Flush() {
 	}
 	piece, _ := c.takePieceLocked()
 	c.mu.Unlock()
-	if len(piece) == 0 {
-		return // somebody else has written it
-	}
 	if err := c.write(piece); err != nil {
 		c.Fail(err)
 		return
@@ -178,8 +179,8 @@ func (c *Conn) writeLoop() error {
 		}
 		// Flush needs the result of wrote: while a call writes, this loop may have emptied wake and
 		// found nothing to do. Here that can't be: what was queued during this write has filled
-		// wake, and only this loop empties it. What the window holds back is woken by Conn.take,
-		// when replies make room.
+		// wake, and only this loop empties it, or its Flush is still to come. What the window holds
+		// back is woken by Conn.take, when replies make room.
 		c.wrote()
 		if more {
 			poke(c.wake)

@@ -5,5 +5,6 @@
 // one runs a callback in a goroutine of the session, the other is told that a znode does not exist.
 // How long a call waits for a watch is decided above.
 //
-// It starts no goroutines itself. A Table is safe for concurrent use.
+// It starts no goroutines itself. Add and AddAll may write to the socket, which returns at once:
+// see link.Conn.Flush. A Table is safe for concurrent use.
 package watch

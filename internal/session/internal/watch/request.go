@@ -7,8 +7,8 @@ import (
 	"github.com/zklock/locker/internal/session/internal/wire"
 )
 
-// What the table sends to its server. No call waits for the replies: hooks take them. Requests that
-// set watches are written when the caller calls link.Conn.Flush, without the table's mutex.
+// What the table sends to its server. No call waits for the replies: hooks take them. A call
+// that adds requests which set watches has them written without the table's mutex: link.Conn.Flush.
 
 // askLocked asks the server to watch the znode t, by an exists request. conn is not nil.
 //

@@ -373,7 +373,7 @@ func (ws *Table) Detach(c *link.Conn) {
 // Each call asks for some of them, and more says that another call is needed: in between, others
 // can use the table. The requests are written when the caller has opened c.
 func (ws *Table) Restore(c *link.Conn) (more bool) {
-	defer c.Flush() // run finds them when it begins to write
+	defer c.Flush() // c is not open yet: this wakes run, which writes them then
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.conn != c {

@@ -78,8 +78,8 @@ func (w *Watch) Close() {
 }
 
 // Then calls fn, in a goroutine of the session, when the watch fires, or at once if it has fired;
-// but not if the session ends, or the watch is closed, first. A watch has one fn; nil takes the
-// earlier one away.
+// but not if the session ends, or the watch is closed, first. A watch has one fn; nil takes away
+// the earlier one, unless it has been called.
 func (w *Watch) Then(fn func(zk.EventType)) {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
