@@ -244,10 +244,12 @@ func (h *Hold) unlock() (lost, refused error) {
 		return ErrUnlocked, nil
 	}
 	if explained := h.a.ticket.Deleted(); explained != nil {
-		// The znode was deleted. It will soon be known by whom, and Err says why the lock is lost.
+		// The znode was deleted. It will soon be known by whom, and Err will then say why the lock
+		// is lost. This call may come from the hook that reports the loss, which is called after
+		// the context has ended, and for which explained waits.
 		select {
 		case <-explained:
-		case <-h.ctx.Context.Done(): // this call may come from the hook that reports the loss
+		case <-h.ctx.Context.Done():
 		}
 	}
 	lost = h.Err()
@@ -258,7 +260,7 @@ func (h *Hold) unlock() (lost, refused error) {
 	}
 	err := h.release()
 	switch {
-	case errors.Is(err, ErrNodeDeleted): // perhaps while the lock was in use
+	case errors.Is(err, ErrNodeDeleted): // by another client, perhaps before this call
 		lost = cmp.Or(lost, err)
 	case errors.Is(err, zk.ErrNoAuth):
 		refused = fmt.Errorf(

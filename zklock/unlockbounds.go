@@ -8,8 +8,8 @@ import (
 
 // unlockBounds bounds how long calls of Unlock wait for the ensemble's answer. In a client that
 // unlocks often, calls that begin at about the same time share a context: a timer for each would be
-// a tenth of the allocations of an uncontended lock. Otherwise each call has its own, and ends it:
-// the timer of one that nobody ends would wake the process.
+// a tenth of the allocations of an uncontended lock. In other clients each call has its own, and
+// ends it: a shared one would be left to its timer, which wakes the process.
 type unlockBounds struct {
 	mu       sync.Mutex   // guards what follows, and the bounds' calls
 	shared   *answerBound // by the next calls; nil if there is none

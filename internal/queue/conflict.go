@@ -12,21 +12,20 @@ import (
 )
 
 // checkDirectories returns ErrConflict if a directory is in use by another kind of lock, and
-// discards the ticket's znodes on any error. It deletes strays.
+// discards the ticket's znodes on any error.
 func (t *Ticket) checkDirectories(ctx context.Context) error {
 	for _, e := range t.entries {
 		if err := e.checkDirectory(ctx); err != nil {
 			discard(t.entries...)
 			return err
 		}
-		e.removeStrays(e.entryList.list.Names)
 	}
 	return nil
 }
 
 // checkDirectory returns ErrConflict if the directory is in use by another kind of lock. A
 // candidate that has stepped aside was accepted when it first entered. A contender that came later
-// can't change that. checkDirectory leaves its decision to the first one of Wait.
+// can't change that. The verdict is kept with the list, and Wait's first decision uses it.
 func (e *entry) checkDirectory(ctx context.Context) error {
 	if e.q.Since > 0 {
 		return nil
@@ -39,12 +38,11 @@ func (e *entry) checkDirectory(ctx context.Context) error {
 }
 
 // conflict returns ErrConflict if one of others, contenders of other kinds in the directory,
-// belongs to a lock in use: it is ephemeral, and was made before the zxid entered, that of our own
-// znode (MaxInt64 if there is none yet). A persistent znode was left over or forged, and so may be
-// one that we can't read. Both are ignored, so that no client can close a lock forever with one
-// znode.
+// belongs to a lock in use: it is ephemeral, and older than our own znode, whose czxid is ownCzxid
+// (MaxInt64 if there is none yet). A persistent znode was left over or forged, and so may one be
+// that we can't read. Both are ignored, so that no client can block a lock forever with one znode.
 func (q *Queue) conflict(
-	ctx context.Context, s *session.Session, others []string, entered int64,
+	ctx context.Context, s *session.Session, others []string, ownCzxid int64,
 ) error {
 	if len(others) == 0 {
 		return nil
@@ -54,7 +52,7 @@ func (q *Queue) conflict(
 		return err
 	}
 	for i, n := range nodes {
-		if n.Err != nil || !ephemeral(n.Stat) || n.Stat.Czxid >= entered {
+		if n.Err != nil || !ephemeral(n.Stat) || n.Stat.Czxid >= ownCzxid {
 			continue
 		}
 		name, _ := recipe.Parse(others[i])

@@ -2,49 +2,19 @@ package queue
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"path"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/session"
-	"github.com/zklock/locker/recipe"
 )
 
-// newPrefixes gives each entry a new id, so that no search takes znodes of the old one for its own.
+// newPrefixes gives each entry a new id, so that no search takes znodes of its old id for its own.
 func (t *Ticket) newPrefixes() {
 	for _, e := range t.entries {
-		e.create = e.q.newCreate()
-		e.prefix = e.create[len(e.q.Dir)+len("/"):]
+		e.createPath = e.q.newCreatePath()
+		e.prefix = e.createPath[len(e.q.Dir)+len("/"):]
 	}
-}
-
-// newCreate returns the path of a new contender up to the number.
-func (q *Queue) newCreate() string {
-	name := recipe.Name{Kind: q.Kind, Permits: q.Permits, Rank: q.Rank, Since: q.Since}
-	path := make([]byte, 0, 128) // enough for most
-	path = append(path, q.Dir...)
-	path = append(path, '/')
-	path = appendID(path)
-	path = append(path, name.Label()...)
-	return string(path)
-}
-
-// appendID appends a new id for one znode: "_c_" and a random UUID (version 4, lower case).
-func appendID(path []byte) []byte {
-	var b [16]byte
-	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	path = append(path, "_c"...)
-	separator := byte('_')
-	for _, part := range [][]byte{b[:4], b[4:6], b[6:8], b[8:10], b[10:]} {
-		path = append(path, separator)
-		path = hex.AppendEncode(path, part)
-		separator = '-'
-	}
-	return path
 }
 
 // create makes the znodes and lists the directories, in one round trip. Unless the creation itself
@@ -77,7 +47,7 @@ func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 		return t.createForOld(ctx, e)
 	}
 	b := t.s.Grouped()
-	made := b.Create(e.create, e.q.Data, session.EphemeralSequential, e.q.ACL)
+	made := b.Create(e.createPath, e.q.Data, session.EphemeralSequential, e.q.ACL)
 	list := b.List(e.q.Dir)
 	err := b.Do(ctx)
 	if made.Err != nil {
@@ -105,7 +75,7 @@ func (t *Ticket) createWithDir(ctx context.Context, e *entry) error {
 // request returns the create of the znode, for a transaction.
 func (e *entry) request() session.OpCreate {
 	return session.OpCreate{
-		Path: e.create,
+		Path: e.createPath,
 		Data: e.q.Data,
 		ACL:  e.q.ACL,
 		Mode: session.EphemeralSequential,

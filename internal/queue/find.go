@@ -18,10 +18,10 @@ import (
 // find never adopts znodes of two transactions. Such a ticket could be ahead of another ticket in
 // one queue and behind it in the next, and both would wait for each other.
 //
-// There may be two sets if an earlier search has missed one. If there are znodes but no complete
-// set, other clients have deleted some. The rest would block our next create, so the sweeper
-// deletes it. The entries get new ids, so that no later search adopts what is about to be
-// deleted.
+// There may be two sets if an earlier search has missed one: findLost has the sweeper delete the
+// other. If there are znodes but no complete set, another client has deleted some, or this search
+// has missed one. They would stand in line before our next znodes, so the sweeper deletes them. The
+// entries get new ids, so that no later search adopts what is about to be deleted.
 func (t *Ticket) find(ctx context.Context) (bool, error) {
 	found := make([]foundZnodes, len(t.entries))
 	none := true
@@ -76,17 +76,17 @@ func (e *entry) find(ctx context.Context) (foundZnodes, error) {
 	if err != nil {
 		return foundZnodes{}, err
 	}
-	s.Found(e.create, "", 0)
+	s.Found(e.createPath, "", 0) // a znode that a create made and this search does not find is gone
 	found := foundZnodes{map[int64]string{}, newListing(children.Names, children.Stat)}
 	for _, znode := range own {
 		found.byCzxid[znode.Czxid] = znode.Path
-		s.Found(e.create, znode.Path, znode.Czxid)
+		s.Found(e.createPath, znode.Path, znode.Czxid)
 	}
 	return found, nil
 }
 
-// sweepOthers schedules the deletion of all znodes that this ticket created, or may have created,
-// and did not adopt.
+// sweepOthers schedules the deletion of all znodes of the entries' present ids that this ticket
+// created, or may have created, and did not adopt.
 func (t *Ticket) sweepOthers() {
 	for _, e := range t.entries {
 		create := doubtfulCreate{dir: e.q.Dir, prefix: e.prefix, adopted: e.node}

@@ -17,8 +17,8 @@ import (
 // any error nothing is left behind.
 //
 // While a contender is in the way in any of the queues, Try costs two lists of each directory and a
-// sync. Unless the holder's name is known already it costs two more reads, for which Try waits at
-// most WatchAfter.
+// sync; in a semaphore, three lists and two reads of its size. Unless this session has read the
+// holder's data lately, its name costs two more reads, for which Try waits at most WatchAfter.
 //
 // Try does not bound the wait for a server: ctx does. A follower that has lost its leader answers
 // the sync only when it gives up being a follower, which takes it some ticks.

@@ -21,7 +21,7 @@ type Config struct {
 	Rounds  int
 	Run     time.Duration // of each measurement
 	Warm    time.Duration // before each measurement
-	First   time.Duration // before the first one: a virtual machine compiles hot code meanwhile
+	First   time.Duration // of each contestant's warm-up, before the first one
 	Servers servers.Config
 	Log     func(format string, args ...any)
 }
@@ -104,8 +104,8 @@ func Run(ctx context.Context, c Config) (res *Result, err error) {
 	return &m.Result, ctx.Err()
 }
 
-// warmUp runs the operations that the measurements need for a while, at all servers: each is a
-// virtual machine of its own.
+// warmUp has each contestant lock for a while, contended and free, at every server: servers and
+// contestants in Java run on virtual machines, which compile their hot code meanwhile.
 func (m *run) warmUp(ctx context.Context) {
 	for _, c := range m.Contestants {
 		if ctx.Err() != nil {
@@ -113,7 +113,7 @@ func (m *run) warmUp(ctx context.Context) {
 		}
 		m.Log("warming up: %s", c.Title)
 		contended := Setting{Clients: 4, Workers: 4, Locks: 1}
-		free := Setting{Clients: 3, Workers: 1, Locks: 3}
+		free := Setting{Clients: 3, Workers: 1, Locks: 3} // a client at each server
 		for _, s := range []Setting{contended, free} {
 			if _, err := m.race(ctx, s, c, 0, 0, m.First/2); err != nil {
 				m.failed(ctx, c, "warming up", err)

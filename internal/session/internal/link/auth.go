@@ -105,3 +105,16 @@ func (c *Conn) present(r *pipeline.Request, what string) error {
 	}
 	return nil
 }
+
+// writeAlone writes r, and nothing that is queued.
+func (c *Conn) writeAlone(r *pipeline.Request) error {
+	c.mu.Lock()
+	if c.state == connFailed {
+		c.mu.Unlock()
+		return c.Failure()
+	}
+	r.FailConn = c.failConn
+	piece := c.pipe.NextAlone(r, c.common.Clock.Stamp())
+	c.mu.Unlock()
+	return c.write(piece)
+}

@@ -278,3 +278,18 @@ func (c *Conn) Failure() error {
 	defer c.mu.Unlock()
 	return c.err
 }
+
+// Quiet returns for how long nothing has been sent, and for how long nothing has been heard
+// although a reply is due (0 if none is due).
+func (c *Conn) Quiet(now time.Time) (unsent, unheard time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pipe.Quiet(now)
+}
+
+// Waiting returns how many requests wait to be written, and how many wait for their replies.
+func (c *Conn) Waiting() (queued, pending int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pipe.Waiting()
+}

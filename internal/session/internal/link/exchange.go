@@ -89,3 +89,20 @@ func lastWaiting(requests []*pipeline.Request) *pipeline.Request {
 	}
 	return nil
 }
+
+// abandon withdraws requests, two bursts at most, for which their call does not wait any more.
+// Those that have not been written never will be. One whose reply the reader has taken gets it
+// first.
+func (c *Conn) abandon(requests []*pipeline.Request) {
+	c.handling.Lock()
+	defer c.handling.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == connFailed { // Fail has taken them all
+		return
+	}
+	c.pipe.Withdraw(requests)
+	if queued, _ := c.pipe.Waiting(); queued > 0 {
+		poke(c.wake) // one of the requests may have kept those behind it waiting
+	}
+}

@@ -16,16 +16,16 @@ import (
 // that a conn keeps.
 const maxChunk = 16 << 10
 
-// maxAtOnce bounds the bytes that a call writes itself. The smallest buffer of a TCP socket has
-// room for them (4,608 bytes; tcp(7)).
-const maxAtOnce = 2 << 10
+// maxByCaller bounds the bytes that a call writes itself. The smallest buffer of a TCP socket has
+// room for them: Linux's SOCK_MIN_SNDBUF is 4,608 bytes, with what the kernel itself needs.
+const maxByCaller = 2 << 10
 
 // ErrSilent matches the failure of a conn whose server has taken, or answered, nothing for too
 // long.
 var ErrSilent = errors.New("no reply")
 
-// Enqueue puts requests on the conn, one behind the other, and has run write them. It returns false
-// if the conn has failed, and none of them was taken.
+// Enqueue puts requests on the conn, one behind the other, and wakes run to write them. It returns
+// false if the conn has failed, and none of them was taken.
 func (c *Conn) Enqueue(requests ...*pipeline.Request) bool {
 	added := c.Add(requests...)
 	poke(c.wake)
@@ -46,13 +46,13 @@ func (c *Conn) Add(requests ...*pipeline.Request) bool {
 	return true
 }
 
-// Flush has written what Add has put on the conn. If no reply is due, Flush writes what is queued
-// itself, unless somebody else is writing: that saves the caller the switch to run.
+// Flush sees to it that what Add has queued is written. If no reply is due and nobody is writing,
+// Flush writes what is queued itself, which saves the switch to run. Otherwise it wakes run.
 //
 // The write returns at once, whatever the caller's deadline: the server has read every earlier
 // request, since it has answered them all, so the socket's buffer is empty and has room for a few
-// more. Only a server that makes up its answers without reading could have the caller wait, for one
-// patience at most: then the write fails, and the conn with it.
+// more. Only a server that makes up its answers without reading could make the caller wait, for
+// Owner.Patience at most: then the write fails, and the conn with it.
 func (c *Conn) Flush() {
 	c.mu.Lock()
 	queued, pending := c.pipe.Waiting()
@@ -61,12 +61,12 @@ func (c *Conn) Flush() {
 		return
 	}
 	isIdle := c.writesAtOnce && c.state == connOpen && !c.isWriting && pending == 0
-	if !isIdle || c.pipe.QueuedBytes() > maxAtOnce {
+	if !isIdle || c.pipe.QueuedBytes() > maxByCaller {
 		c.mu.Unlock()
 		poke(c.wake)
 		return
 	}
-	piece, _ := c.takePieceLocked()
+	piece, _ := c.takePieceLocked() // not empty: the window is open, since no reply is due
 	c.mu.Unlock()
 	if err := c.write(piece); err != nil {
 		c.Fail(err)
@@ -77,8 +77,8 @@ func (c *Conn) Flush() {
 	}
 }
 
-// WritesAtOnce may be implemented by the connections of a session.Dialer: a short write to one on
-// which nothing is under way returns at once. It does on TCP, also below TLS.
+// WritesAtOnce may be implemented by the connections of a session.Dialer. It returns true if a
+// short write does not block while no other is under way. On TCP that is so, also below TLS.
 type WritesAtOnce interface{ WritesAtOnce() bool }
 
 func writesAtOnce(socket net.Conn) bool {
@@ -99,37 +99,6 @@ func poke(ch chan<- struct{}) {
 	case ch <- struct{}{}:
 	default:
 	}
-}
-
-// abandon gives up waiting for requests, two bursts at most; those that have not been written never
-// will be. A request whose reply the reader has taken gets it first.
-func (c *Conn) abandon(requests []*pipeline.Request) {
-	c.handling.Lock()
-	defer c.handling.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state == connFailed { // Fail has taken them all
-		return
-	}
-	c.pipe.Withdraw(requests)
-	if queued, _ := c.pipe.Waiting(); queued > 0 {
-		poke(c.wake) // one of the requests may have kept those behind it waiting
-	}
-}
-
-// Quiet returns for how long nothing has been sent, and for how long nothing has been heard
-// although a reply is due (0 if none is due).
-func (c *Conn) Quiet(now time.Time) (unsent, unheard time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pipe.Quiet(now)
-}
-
-// Waiting returns how many requests wait to be written, and how many wait for their replies.
-func (c *Conn) Waiting() (queued, pending int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pipe.Waiting()
 }
 
 // run presents the credentials, has the owner restore the watches and open the conn, and then
@@ -178,9 +147,9 @@ func (c *Conn) writeLoop() error {
 			return err
 		}
 		// Flush needs the result of wrote: while a call writes, this loop may have emptied wake and
-		// found nothing to do. Here that can't be: what was queued during this write has filled
-		// wake, and only this loop empties it, or its Flush is still to come. What the window holds
-		// back is woken by Conn.take, when replies make room.
+		// found nothing to do. Here the result is not needed. Who has queued something during this
+		// write has filled wake, which only this loop empties, or is about to fill it, by Flush.
+		// For what the window holds back, Conn.take fills wake when replies make room.
 		c.wrote()
 		if more {
 			poke(c.wake)
@@ -226,19 +195,6 @@ func (c *Conn) wrote() (isQueued bool) {
 	}
 	queued, _ := c.pipe.Waiting()
 	return queued > 0
-}
-
-// writeAlone writes r, and nothing that is queued.
-func (c *Conn) writeAlone(r *pipeline.Request) error {
-	c.mu.Lock()
-	if c.state == connFailed {
-		c.mu.Unlock()
-		return c.Failure()
-	}
-	r.FailConn = c.failConn
-	piece := c.pipe.NextAlone(r, c.common.Clock.Stamp())
-	c.mu.Unlock()
-	return c.write(piece)
 }
 
 // write writes b in chunks, and each chunk has its own deadline: so a long request on a slow link

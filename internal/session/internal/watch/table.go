@@ -29,10 +29,9 @@ import (
 // # The order of requests
 //
 // A server checks znodes in the order of the requests to watch them, and at once reports each one
-// that is gone. A caller of AddAll wants to hear of the first of its paths, its own
-// znode, no later than of the others: a deletion of its own znode must not be reported behind that
-// of a znode that was deleted later. So the order of paths is the order of requests, on every
-// server:
+// that is gone. A caller of AddAll wants to hear of the first of its paths, its own znodes, no
+// later than of the others: a deletion of its own znode must not be reported behind that of a znode
+// that was deleted later. So the order of paths is the order of requests, on every server:
 //
 //  1. AddAll enlists its paths from the last one to the first.
 //  2. watchList.add puts each of them in front of all watches for which the server has not been
@@ -108,7 +107,7 @@ func New(juteMaxBuffer int, spawn func(fn func()) bool, missing func(path string
 }
 
 // Add returns a Watch of path or, with child, of its children. It asks the server to watch path, if
-// no other Watch does. To watch the children, the caller asks, with a list: see Listed.
+// no other Watch does. It does not ask for the children: the caller's list does (Listed).
 func (ws *Table) Add(path string, child bool) *Watch {
 	key := watchKey{path, child}
 	ws.mu.Lock()
@@ -130,17 +129,18 @@ func (ws *Table) Add(path string, child bool) *Watch {
 // that path. See "The order of requests" at Table.
 func (ws *Table) AddAll(paths []string, absent string) []*Watch {
 	ws.mu.Lock()
-	all, isAsked := ws.addAllLocked(paths, absent)
+	all, toFlush := ws.addAllLocked(paths, absent)
 	c := ws.conn
 	ws.mu.Unlock()
-	if isAsked {
+	if toFlush {
 		c.Flush()
 	}
 	return all
 }
 
-// addAllLocked is AddAll, but leaves it to the caller to flush the conn if the server isAsked.
-func (ws *Table) addAllLocked(paths []string, absent string) (all []*Watch, isAsked bool) {
+// addAllLocked is AddAll, but the caller flushes the conn, without the mutex, if there is something
+// toFlush.
+func (ws *Table) addAllLocked(paths []string, absent string) (all []*Watch, toFlush bool) {
 	all = make([]*Watch, len(paths), len(paths)+1)
 	toAsk := make([]*watched, 0, len(paths)+1)
 	enlist := func(path string, b belief) *Watch {
@@ -153,10 +153,10 @@ func (ws *Table) addAllLocked(paths []string, absent string) (all []*Watch, isAs
 	if absent != "" {
 		all = append(all, enlist(absent, believedAbsent))
 	}
-	for i, path := range slices.Backward(paths) {
+	for i, path := range slices.Backward(paths) { // each goes in front of the one before
 		all[i] = enlist(path, believedPresent)
 	}
-	slices.Reverse(toAsk)
+	slices.Reverse(toAsk) // in the order of paths: see "The order of requests" at Table
 	ws.askAllLocked(toAsk)
 	return all, len(toAsk) > 0
 }
@@ -373,7 +373,7 @@ func (ws *Table) Detach(c *link.Conn) {
 // Each call asks for some of them, and more says that another call is needed: in between, others
 // can use the table. The requests are written when the caller has opened c.
 func (ws *Table) Restore(c *link.Conn) (more bool) {
-	defer c.Flush() // c is not open yet: this wakes run, which writes them then
+	defer c.Flush() // run, which calls Restore, finds wake filled when it begins to write
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.conn != c {
